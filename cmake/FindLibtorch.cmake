@@ -40,9 +40,6 @@ if(Torch_DIR)
   set(CMAKE_BUILD_RPATH "${torch_lib}")
   set(CMAKE_INSTALL_RPATH "${torch_lib}")
 endif()
-if(APUS_INSTALL_RPATH)
-  set(CMAKE_INSTALL_RPATH "${APUS_INSTALL_RPATH}")
-endif()
 
 set(APUS_TORCH_CUDA OFF)
 if(EXISTS "${torch_lib}/libtorch_cuda.so")
@@ -52,16 +49,24 @@ if(EXISTS "${torch_lib}/libtorch_cuda.so")
             $ENV{CUDA_HOME}/include /usr/local/cuda/include)
   find_library(cuda_runtime NAMES cudart libcudart.so.13 libcudart.so.12 libcudart.so.11.0 PATHS ${pip_nvidia}/cuda_runtime/lib
                ${pip_nvidia}/cu13/lib $ENV{CUDA_HOME}/lib64 /usr/local/cuda/lib64 ${torch_lib})
-  if(cuda_include AND cuda_runtime)
+  # Headers of newer releases of libtorch include cuda_runtime.h, whose own headers pip has in a package apart.
+  find_path(cuda_crt crt/host_config.h PATHS ${cuda_include} ${pip_nvidia}/cuda_nvcc/include)
+  if(cuda_include AND cuda_crt AND cuda_runtime)
     set(APUS_TORCH_CUDA ON)
     file(GLOB nvidia_includes ${pip_nvidia}/*/include)  # NCCL's and what its header of libtorch includes
-    target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include} ${nvidia_includes})
+    target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include} ${cuda_crt} ${nvidia_includes})
     # Nothing may refer to libtorch_cuda directly and it must be loaded all the same: it registers the kernels.
     target_link_libraries(apus_torch_interface INTERFACE -Wl,--no-as-needed ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${cuda_runtime} -Wl,--as-needed)
+    get_filename_component(cuda_lib "${cuda_runtime}" DIRECTORY)
+    list(APPEND CMAKE_INSTALL_RPATH ${cuda_lib})
   else()
     message(WARNING "libtorch has CUDA, but the headers or the library of the CUDA runtime are missing: built without cuda. "
-                    "pip install nvidia-cuda-runtime-cu12, or set CUDA_HOME, or apt-get install nvidia-cuda-dev (Debian)")
+                    "pip install nvidia-cuda-runtime nvidia-cuda-crt of torch's CUDA version (12: nvidia-cuda-runtime-cu12 "
+                    "nvidia-cuda-nvcc-cu12), or set CUDA_HOME, or apt-get install nvidia-cuda-dev (Debian)")
   endif()
+endif()
+if(APUS_INSTALL_RPATH)
+  set(CMAKE_INSTALL_RPATH "${APUS_INSTALL_RPATH}")
 endif()
 # The C++ ABI flag must match the library's: ask the library which std::string its symbols use.
 execute_process(COMMAND sh -c "nm -D --defined-only '${torch_lib}/libc10.so' 2>/dev/null | grep -c __cxx11" OUTPUT_VARIABLE cxx11_symbols OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -21,6 +21,7 @@ set(APUS_HOST_FILES
     algos/teacher_server.cpp
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
+    checkpoint/adapter_kinds.cpp
     checkpoint/gguf_folder.cpp
     checkpoint/gguf_settings.cpp
     checkpoint/gguf_tokenizer.cpp

@@ -21,7 +21,7 @@ class Refusal(Exception):
 class Runner:
 
     def __init__(self):
-        self.files, self.args, self.rewards = [], Args({}), {}
+        self.files, self.args, self.rewards, self.prms = [], Args({}), {}, {}
         self.scheduler, self.episodes = None, {}
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
@@ -61,7 +61,8 @@ class Runner:
                 self.guarded(lambda: self.load_file(file))
         new = [name for name, kind in orms.items() if kind is not BUILT_IN.get(name)]
         return {'rewards': new, 'environments': list(envs), 'schedulers': list(multi_turns),
-                'datasets': list(DATASETS), 'reward_models': list(rm_plugins)}
+                'datasets': list(DATASETS), 'reward_models': list(rm_plugins),
+                'prms': list(prms)}
 
     def load_file(self, file):
         folder, name = os.path.dirname(file), f'apus_plugin_{len(self.files)}'
@@ -88,6 +89,22 @@ class Runner:
         columns['trainer_state'] = types.SimpleNamespace(**message['trainer_state'])
         given = self.guarded(lambda: function(completions, **columns), type(function).__call__,
                              f" (it is given completions, {', '.join(sorted(columns))})")
+        return self.numbers(name, function, given, rows)
+
+    def prm(self, message):
+        """A process reward model may give a number for each step of an answer: the lowest counts."""
+        name, rows = message['name'], message['answers']
+        if name not in self.prms:
+            self.prms[name] = self.guarded(prms[name], getattr(prms[name], '__init__', None))
+        function, more = self.prms[name], {'request_config': None}
+        if 'ground_truths' in inspect.signature(function.__call__).parameters:
+            more['ground_truths'] = [row.get('solution') or '' for row in rows]
+        requests = [InferRequest(messages=row['messages']) for row in rows]
+        given = self.guarded(lambda: [min(x) if isinstance(x, (list, tuple)) else x
+                                      for x in function(requests, **more)], type(function).__call__)
+        return self.numbers(name, function, given, rows)
+
+    def numbers(self, name, function, given, rows):
         numbers = self.guarded(lambda: [None if x is None or x != x else float(x) for x in given],
                                type(function).__call__, f': {given!r:.200} is no list of numbers')
         if any(x in (float('inf'), float('-inf')) for x in numbers):

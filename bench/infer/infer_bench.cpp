@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the engine runs a checkpoint: a prompt of 512, and decoding 1, 8 and 32 sequences of 128 + 64 tokens; beside
-// them the floor of single-sequence decoding: the weights read once a token at the rate at which this machine reads
-// memory. Usage: infer_bench MODEL [bfloat16|float32] [device] [sequences] [quantised]   prints one JSON object, rates
-// in tokens/s
+// How fast the engine runs a checkpoint: a prompt of 512, decoding 1, 8 and 32 sequences of 128 + 64 tokens, and one
+// whose text repeats, with and without guesses at it; beside them the floor of single-sequence decoding: the weights
+// read once a token at the rate at which this machine reads memory.
+// Usage: infer_bench MODEL [bfloat16|float32] [device] [sequences] [quantised]
+// prints one JSON object, rates in tokens/s
 //   MODEL: a folder, or a GGUF file, whose weights are held as they are in it
 //   sequences: decode that many only (1, say); 0: everything
 //   quantised: how weights are held: nf4, fp4, int8, fp8, hqq4 (as GPTQ and AWQ: codes, scales and zeros)
@@ -39,9 +40,11 @@ int64_t resident_bytes() {
   return pages * 4096;
 }
 
-std::vector<int32_t> prompt(int64_t length, int64_t salt) {
+// `period` > 0: it repeats.
+std::vector<int32_t> prompt(int64_t length, int64_t salt, int64_t period = 0) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < length; ++i) ids.push_back(static_cast<int32_t>(100 + (i * 7919 + salt * 104729) % 20000));
+  for (int64_t i = 0; i < length; ++i)
+    ids.push_back(static_cast<int32_t>(100 + ((period ? i % period : i) * 7919 + salt * 104729) % 20000));
   return ids;
 }
 
@@ -73,13 +76,14 @@ Alternation fastest_token(Engine& engine, const std::function<double()>& read_on
 }
 
 // Output tokens a second of `count` sequences, from the moment the last of them has its first token.
-double decode_rate(Engine& engine, int64_t count, int64_t prompt_length, int64_t new_tokens, int64_t salt) {
+double decode_rate(Engine& engine, int64_t count, int64_t prompt_length, int64_t new_tokens, int64_t salt,
+                   int64_t period = 0) {
   std::vector<std::promise<void>> first(static_cast<size_t>(count)), last(static_cast<size_t>(count));
   std::atomic<int64_t> before_start{0};
   std::atomic<bool> started{false};
   for (int64_t i = 0; i < count; ++i) {
     EngineRequest request;
-    request.prompt = prompt(prompt_length, salt * 100 + i);
+    request.prompt = prompt(prompt_length, salt * 100 + i, period);
     request.sampling = {.temperature = 0, .max_new_tokens = new_tokens, .ignore_eos = true};
     request.sink = [&, i, seen = int64_t{0}](const EngineEvent& event) mutable {
       if (seen == 0 && !event.tokens.empty()) first[static_cast<size_t>(i)].set_value();
@@ -156,6 +160,22 @@ int64_t weight_bytes(Model& model) {
   return bytes;
 }
 
+// One sequence whose text repeats, with and without guesses at what comes next, three times in turn: the best of each.
+Json guessing_rates(const Model& model, at::TensorOptions options) {
+  EngineSpec spec{.max_step_tokens = 512, .max_model_len = 1024, .cache_bytes = 75 << 20, .prefix_caching = false};
+  Engine plain(model, options, spec);
+  spec.draft = {.tokens = 4, .longest = 3};
+  Engine guessing(model, options, spec);
+  double without = 0, with = 0;
+  for (int64_t round = 0; round < 3; ++round) {
+    without = std::max(without, decode_rate(plain, 1, 128, 128, 7 + round, 16));
+    with = std::max(with, decode_rate(guessing, 1, 128, 128, 7 + round, 16));
+  }
+  const EngineStats s = guessing.stats();
+  return {{"decode_repeating", without},          {"decode_repeating_guessed", with}, {"guessed", s.drafted_tokens},
+          {"guessed_rightly", s.accepted_tokens}, {"tokens", s.generated_tokens},     {"passes", s.steps}};
+}
+
 double prefill_rate(Engine& engine, int64_t length) {
   double best = 0;
   for (int64_t round = 0; round < 3; ++round) {
@@ -190,6 +210,8 @@ int main(int argc, char** argv) {
     if (!only) result["prefill_512"] = prefill_rate(engine, 512);
     for (const int64_t count : {1, 8, 32})
       if (!only || only == count) result[str("decode_", count)] = decode_rate(engine, count, 128, 64, count);
+    if (!only || only == 1)
+      result["guessing"] = guessing_rates(*model, at::TensorOptions().dtype(dtype).device(choice.device));
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     result["resident_mb"] = resident_bytes() / 1e6;

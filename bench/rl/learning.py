@@ -32,6 +32,8 @@ RUNS = {
     "reinforce++": ["--rlhf_type", "grpo", *TWICE, "--advantage_estimator", "reinforce_plus_plus"],
     "ppo": ["--rlhf_type", "ppo", "--num_ppo_epochs", "2", "--kl_coef", "0", "--critic_learning_rate", "1e-3",
             "--critic_warmup_rounds", "5"],
+    "stale": ["--rlhf_type", "grpo", *TWICE, "--max_staleness", "2"],
+    "pieces": ["--rlhf_type", "grpo", *TWICE, "--max_staleness", "2", "--partial_rollout", "true"],
     "shuffled": ["--rlhf_type", "grpo", *TWICE],
     "flipped": ["--rlhf_type", "grpo", *TWICE],
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/answers.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <future>
 
+#include "algos/row_sharers.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -59,6 +62,19 @@ std::vector<float> answer_column(const Answer& answer, const std::vector<float>&
   return column;
 }
 
+namespace {
+// [[version, tokens], ...], as they stand one behind the other.
+Json runs_of(const std::vector<int64_t>& versions) {
+  Json runs = Json::array();
+  for (size_t i = 0; i < versions.size(); ++i)
+    if (i > 0 && versions[i] == versions[i - 1])
+      runs.back()[1] = runs.back()[1].get<int64_t>() + 1;
+    else
+      runs.push_back({versions[i], 1});
+  return runs;
+}
+}  // namespace
+
 std::string completion_lines(const std::vector<Answer>& answers, const std::vector<std::string>& functions,
                              const Tokenizer& tokenizer, int64_t step) {
   std::string lines;
@@ -67,6 +83,7 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
     for (size_t f = 0; f < answer.rewards.size(); ++f)
       line[functions[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
     line["reward"] = answer.reward, line["tokens"] = answer.said(), line["truncated"] = answer.cut;
+    line["versions"] = runs_of(answer.versions);
     if (!answer.turns.empty()) line["num_turns"] = answer.turns.size(), line["trajectory"] = answer.trajectory;
     lines += json_text(line) + "\n";
   }
@@ -140,23 +157,33 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<MediaItem>> media;
   std::vector<Json> rows;
-  for (size_t i = 0; i < part.end - part.first; ++i) {
-    const Sample& question = questions[static_cast<size_t>(part.question(i))];
+  const RowSharers sharers = row_sharers(actors);
+  const Range share = sharers.share_of(part.end - part.first);
+  const Part own{.each = part.each,
+                 .first = part.first + static_cast<size_t>(share.begin),
+                 .end = part.first + static_cast<size_t>(share.begin + share.size)};
+  for (size_t i = 0; i < own.end - own.first; ++i) {
+    const Sample& question = questions[static_cast<size_t>(own.question(i))];
     prompts.push_back(question.ids), media.push_back(question.media);
   }
   for (const Sample& question : questions)
     if (environment_) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
   Sampling sampling = sampling_;
-  sampling.seed = seed;
+  sampling.seed = seed + static_cast<uint64_t>(share.begin);
   const Stopwatch watch;
   std::vector<Answer> out =
-      environment_ ? played(actors, rows, prompts, part, sampling) : answered(actors, prompts, media, sampling);
+      environment_ ? played(actors, rows, prompts, own, sampling) : answered(actors, prompts, media, sampling);
   round.seconds += watch.seconds();
   for (size_t i = 0; i < out.size(); ++i) {
-    out[i].group = part.question(i);
+    out[i].group = own.question(i);
     round.tokens += out[i].said();
   }
-  return out;
+  return sharers.together(std::move(out));
+}
+
+// In evaluations each draws everything, as ranks do not go in step.
+RowSharers AnswerRounds::row_sharers(const Actors& actors) const {
+  return at::GradMode::is_enabled() ? RowSharers(actors.data_ranks, ranks_) : RowSharers();
 }
 
 // In one turn.
@@ -167,18 +194,27 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
       actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr);
   std::vector<Answer> out(finished.size());
   for (size_t i = 0; i < finished.size(); ++i) {
-    const FinishedAnswer& from = finished[i];
-    require(from.finish == Finish::Stop || from.finish == Finish::Length, Fault::Device,
-            "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
     Answer& answer = out[i];
-    answer.prompt = prompts[i], answer.ids = from.ids(), answer.cut = from.finish == Finish::Length;
-    answer.media = media[i];
-    for (const TokenOut& token : from.tokens) answer.engine_logprobs.push_back(token.logprob);
-    std::vector<int32_t> said = answer.ids;
-    if (!answer.cut && !from.at_word && !said.empty()) said.pop_back();  // the token that ends the turn
-    answer.text = tokenizer_->decode(said, true);
+    answer.prompt = prompts[i], answer.media = media[i];
+    take(answer, finished[i]);
+    answer.text = said(answer, finished[i].at_word);
   }
   return out;
+}
+
+// What the engine drew is put behind what there is.
+void AnswerRounds::take(Answer& answer, const FinishedAnswer& more) const {
+  require(more.finish == Finish::Stop || more.finish == Finish::Length, Fault::Device,
+          "rolling out answers: ", more.error.empty() ? "an answer was not finished" : more.error);
+  for (const TokenOut& token : more.tokens)
+    answer.ids.push_back(token.id), answer.engine_logprobs.push_back(token.logprob);
+  answer.cut = more.finish == Finish::Length;
+}
+
+std::string AnswerRounds::said(const Answer& answer, bool at_word) const {
+  std::vector<int32_t> ids = answer.ids;
+  if (!answer.cut && !at_word && !ids.empty()) ids.pop_back();  // the token that ends the turn
+  return tokenizer_->decode(ids, true);
 }
 
 // In as many turns as the environment asks for. Episodes of a group begin alike, at whatever step they are asked again.
@@ -320,48 +356,66 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
   }
 }
 
+// Rewards that are asked twice may differ: of ranks that have the same answers one asks.
+void AnswerRounds::worth(Actors& actors, std::vector<Answer>& answers, const Samples& questions) {
+  const RowSharers sharers = row_sharers(actors);
+  if (sharers.first()) reward(actors, answers, questions);
+  sharers.agree_on_rewards(answers);
+}
+
 void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers,
                                       Round& round) {
   const double temperature = std::exchange(sampling_.temperature, 0);
   std::vector<Answer> greedy = rolled_out(actors, questions, all_of(questions, 1), seed_, round);
   sampling_.temperature = temperature;
-  reward(actors, greedy, questions);
+  worth(actors, greedy, questions);
   for (Answer& answer : answers) answer.greedy_reward = greedy[static_cast<size_t>(answer.group)].reward;
 }
 
 AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, bool training) {
   require(actors.rollout, Fault::Bug, "there is no engine to roll answers out with");
-  actors.rollout->ask_servers(o_.servers, rank_ == 0);
+  actors.rollout->ask_servers(o_.servers, rank_ == 0 && row_sharers(actors).first());
   Round round;
   const int64_t each = training ? o_.each : o_.each_in_evaluation;
-  // A function of the step, so that a resumed run asks in the same way.
-  const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
   const Part part = training ? mine_of(questions, each) : all_of(questions, each);
-  round.answers = rolled_out(actors, questions, part, mix(seed_, stream_named("rollout"), place), round);
-  reward(actors, round.answers, questions);
-  if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
-  if (training && o_.resamples) resample(actors, round, each);
+  round.answers = rolled_out(actors, questions, part, seed_of(actors.step), round);
+  for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), actors.step);
+  judge(actors, round, questions, training);
   return round;
 }
 
-// Groups without spread make room for answers to further questions, one for one.
+// A function of the step, so that a resumed run asks in the same way.
+uint64_t AnswerRounds::seed_of(int64_t step) const {
+  return mix(seed_, stream_named("rollout"), static_cast<uint64_t>(step * ranks_ + rank_));
+}
+
+void AnswerRounds::judge(Actors& actors, Round& round, const Samples& questions, bool training) {
+  worth(actors, round.answers, questions);
+  if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
+  if (training && o_.resamples) resample(actors, round, o_.each);
+}
+
+// Groups without spread make room for answers to further questions, one for one. Ranks that draw together all go on as
+// long as one of them has such groups.
 void AnswerRounds::resample(Actors& actors, Round& round, int64_t each) {
+  const bool in_step = row_sharers(actors).several();
   for (int64_t attempt = 1; attempt <= o_.max_resample_times && actors.more_rows; ++attempt) {
     std::vector<size_t> dead;  // the first answer of each
     for (const auto& [first, end] : groups_of(round.answers))
       if (!has_spread(round.answers, first, end)) dead.push_back(first);
+    if (in_step && actors.summed(static_cast<double>(dead.size())) == 0) return;
     Samples further;
     while (further.size() < dead.size()) {
       const auto more = actors.more_rows();
       if (!more) break;
       further.insert(further.end(), more->begin(), more->end());
     }
-    if (further.empty()) return;
+    if (further.empty() && !in_step) return;
     const uint64_t place =
         static_cast<uint64_t>((actors.step * (o_.max_resample_times + 1) + attempt) * ranks_ + rank_);
     std::vector<Answer> fresh =
         rolled_out(actors, further, all_of(further, each), mix(seed_, stream_named("rollout again"), place), round);
-    reward(actors, fresh, further);
+    worth(actors, fresh, further);
     if (o_.asks_greedy) add_greedy_rewards(actors, further, fresh, round);
     size_t next = 0;
     for (const auto& [first, end] : groups_of(fresh)) {
@@ -374,7 +428,7 @@ void AnswerRounds::resample(Actors& actors, Round& round, int64_t each) {
       }
       ++round.resampled;
     }
-    if (next == dead.size()) return;
+    if (next == dead.size() && !in_step) return;
   }
 }
 

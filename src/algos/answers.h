@@ -27,6 +27,8 @@ struct Answer {
   std::vector<Trajectory::Turn> turns;
   Json trajectory;
   bool cut = false;                      // by max_completion_length
+  bool open = false;                     // drawn in pieces, and not ended yet
+  std::vector<int64_t> versions;         // of ids: the updates that the weights had seen which gave them
   int64_t group = 0;                     // the question
   double reward = 0, greedy_reward = 0;  // the latter of the question's likeliest answer, where it was asked
   std::vector<double> rewards;           // of each function; nan: no opinion
@@ -52,6 +54,8 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
 // Adds lines of all ranks to completions.jsonl, by rank; the first one writes. `data_ranks` null: one rank.
 void write_completions(const std::string& lines, const std::filesystem::path& dir, Comm* data_ranks);
 
+class RowSharers;  // algos/row_sharers.h
+
 struct RoundOptions {
   RewardOptions rewards;
   EnvironmentOptions environment;
@@ -75,11 +79,22 @@ class AnswerRounds {
     int64_t tokens = 0;           // that it generated, also of answers that were left out
     int64_t resampled = 0;        // groups that took the place of others
     int64_t age = 0;              // updates since it was asked
+    int64_t turn = 0;             // of one in pieces: the step whose random numbers it gets
   };
   // A row as a question. Thread-safe.
   Sample question(const Row& row, const Encoder& encoder) const;
   // `training`: further questions may be asked for groups without spread.
   Round ask(Actors& actors, const Samples& questions, bool training);
+  // The same in pieces, which may be of several versions of the weights; drawn by one of them, the answers are those of
+  // ask(). open() says what is to be answered, go_on() draws the answers of rounds up to so many tokens each, close()
+  // rewards answers that have all ended.
+  struct Piece {
+    Round* round;
+    int64_t most;
+  };
+  Round open(const Actors& actors, const Samples& questions) const;
+  void go_on(Actors& actors, const std::vector<Piece>& pieces);
+  void close(Actors& actors, Round& round, const Samples& questions);
   // Functions first, then reward models, then the environment.
   const std::vector<std::string>& functions() const { return names_; }
   const std::vector<double>& weights() const { return weights_; }
@@ -91,6 +106,12 @@ class AnswerRounds {
     size_t first = 0, end = 0;
     int64_t question(size_t answer) const { return static_cast<int64_t>(first + answer) / each; }
   };
+  uint64_t seed_of(int64_t step) const;
+  void take(Answer& answer, const FinishedAnswer& more) const;
+  std::string said(const Answer& answer, bool at_word) const;
+  RowSharers row_sharers(const Actors& actors) const;
+  void worth(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
+  void judge(Actors& actors, Round& round, const Samples& questions, bool training);
   static Part all_of(const Samples& questions, int64_t each);
   Part mine_of(const Samples& questions, int64_t each) const;
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,

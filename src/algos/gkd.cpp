@@ -5,11 +5,14 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
-#include "algos/answers.h"
+#include <algorithm>
+#include <iterator>
+
 #include "algos/pairs.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data/encode/id_rows.h"
+#include "models/layer_runner.h"
 #include "ops/divergence.h"
 
 namespace apus {
@@ -42,12 +45,13 @@ ops::HeadDivergence told_divergence(const ops::HeadFactors& factors, const Batch
   return ops::head_divergence_of_likely(factors, batch.label_T, id_Nk.to(device), logprob_Nk.to(device), rule);
 }
 
-// The same answer behind another beginning.
-Sample answered(const Sample& asked, std::vector<int32_t> answer) {
+// The same answer behind another beginning. What the environment said in it is read, and not compared.
+Sample answered(const Sample& asked, const std::vector<int32_t>& answer, const std::vector<uint8_t>& own) {
   Sample out;
   const size_t begin = answer_begin(asked);
   out.ids.assign(asked.ids.begin(), asked.ids.begin() + static_cast<long>(begin));
   out.trained.assign(begin, 0), out.trained.resize(begin + answer.size(), 1);
+  std::copy(own.begin(), own.end(), out.trained.begin() + static_cast<long>(begin));
   out.ids.insert(out.ids.end(), answer.begin(), answer.end());
   out.media = media_before(asked, begin);
   out.columns[kRolled] = 1;
@@ -62,6 +66,12 @@ void Gkd::begin(const RunSetting& setting) {
   sampling_.max_new_tokens = o_.max_completion_length, sampling_.top_logprobs = 0;
   require(sampling_.temperature > 0, Fault::Usage,
           "--temperature 0: probabilities are compared at this temperature, give 0.9 or 1");
+  if (o_.several_turns()) {
+    RoundOptions of_round{.environment = o_, .servers = o_};
+    of_round.rewards.max_completion_length = o_.max_completion_length;
+    of_round.rewards.external_plugins = o_.external_plugins;
+    rounds_ = std::make_unique<AnswerRounds>(std::move(of_round), setting);
+  }
   if (o_.teacher_model_server) {
     server_ = std::make_unique<TeacherServer>(*o_.teacher_model_server, kServerSeconds);
     log_info("teacher: ", server_->model(), " at ", *o_.teacher_model_server);
@@ -70,6 +80,7 @@ void Gkd::begin(const RunSetting& setting) {
 
 std::vector<Sample> Gkd::encode(const Row& row, const Encoder& encoder) const {
   Samples out = encoder.encode(row);
+  if (rounds_) out.at(0).row = rounds_->question(row, encoder).row;  // all columns, for the environment
   const auto told = row.value.find("teacher_prompt");
   if (told == row.value.end() || told->is_null()) return out;
   if (!told->is_string() || has_ids(row, ""))
@@ -99,10 +110,12 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
   told_.clear();
   if (at::GradMode::is_enabled()) {
     if (asks_policy(actors.step)) {
+      const auto alone = actors.policy.runner()->alone();
       actors.rollout->ask_servers(o_, rank_ == 0);
       answer(actors, micro_batches, *actors.rollout, true);
     } else if (o_.seq_kd) {
       Model& model = *actors.others.at("teacher").at(0);
+      const auto alone = model.runner()->alone();
       if (!lecturer_)
         lecturer_ = std::make_unique<Rollout>(model, model.head_weight().options().requires_grad(false),
                                               EngineSpec{.max_sequences = 256});
@@ -125,9 +138,12 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
   return {std::move(update)};
 }
 
+// The batch itself, where it is of an earlier collection, with which a rank without rows makes the passes of others.
 const Batch& Gkd::read_by_teacher(const Batch& batch) const {
   const auto told = batch.sequence_columns.find(kTold);
-  return told == batch.sequence_columns.end() ? batch : told_.at(static_cast<size_t>(told->second[0].item<float>()));
+  const size_t number =
+      told == batch.sequence_columns.end() ? told_.size() : static_cast<size_t>(told->second[0].item<float>());
+  return number < told_.size() ? told_[number] : batch;
 }
 
 // About all batches at once: a server does several texts together.
@@ -166,42 +182,69 @@ void Gkd::ask_server(Update& update) const {
   }
 }
 
-// New answers in the place of those of the rows.
-void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy) {
+std::vector<Gkd::Said> Gkd::said_to(Actors& actors, const std::vector<const Sample*>& asked, Rollout& engine,
+                                    bool by_policy) {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<MediaItem>> media;
-  for (const Samples& samples : rows)
-    for (const Sample& sample : samples)
-      if (!sample.grouped)
-        prompts.emplace_back(sample.ids.begin(), sample.ids.begin() + static_cast<long>(answer_begin(sample))),
-            media.push_back(media_before(sample, answer_begin(sample)));
+  for (const Sample* sample : asked) {
+    const size_t begin = answer_begin(*sample);
+    prompts.emplace_back(sample->ids.begin(), sample->ids.begin() + static_cast<long>(begin));
+    media.push_back(media_before(*sample, begin));
+  }
+  std::vector<Said> out;
+  if (rounds_ && by_policy) {
+    Samples questions;
+    for (size_t i = 0; i < asked.size(); ++i)
+      questions.push_back(
+          {.ids = prompts[i], .trained = std::vector<uint8_t>(prompts[i].size()), .row = asked[i]->row});
+    for (Answer& answer : rounds_->ask(actors, questions, true).answers) {
+      const std::string text = tokenizer_->decode(answer.ids, true);
+      out.push_back({std::move(answer.ids), std::move(answer.own), answer.cut, text});
+    }
+    return out;
+  }
   Sampling sampling = sampling_;
   sampling.seed = mix(seed_, stream_named("rollout"), static_cast<uint64_t>(actors.step * ranks_ + rank_));
   const StopWords stop{.tokenizer = tokenizer_, .texts = o_.stop_words};
-  const auto finished = engine.answers(prompts, sampling, media, stop.texts.empty() ? nullptr : &stop);
+  for (const FinishedAnswer& from : engine.answers(prompts, sampling, media, stop.texts.empty() ? nullptr : &stop)) {
+    require(from.finish == Finish::Stop || from.finish == Finish::Length, Fault::Device,
+            "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
+    out.push_back({from.ids(), {}, from.finish == Finish::Length, tokenizer_->decode(from.ids(), true)});
+  }
+  return out;
+}
+
+// New answers in the place of those of the rows.
+void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy) {
+  std::vector<const Sample*> asked;
+  for (const Samples& samples : rows)
+    for (const Sample& sample : samples)
+      if (!sample.grouped) asked.push_back(&sample);
+  const std::vector<Said> answers = said_to(actors, asked, engine, by_policy);
   double tokens = 0, cut = 0;
   std::string lines;
   size_t next = 0;
   for (Samples& samples : rows) {
-    std::vector<int32_t> said;
+    const Said* said = nullptr;
     for (Sample& sample : samples) {
       if (!sample.grouped) {
-        const FinishedAnswer& from = finished[next];
-        require(from.finish == Finish::Stop || from.finish == Finish::Length, Fault::Device,
-                "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
-        said = from.ids();
-        tokens += static_cast<double>(said.size()), cut += from.finish == Finish::Length;
-        if (o_.log_completions)
+        said = &answers[next++];
+        tokens += static_cast<double>(said->own.empty() ? std::ssize(said->ids)
+                                                        : std::count(said->own.begin(), said->own.end(), 1));
+        cut += said->cut;
+        if (o_.log_completions) {
+          const std::vector<int32_t> prompt(sample.ids.begin(),
+                                            sample.ids.begin() + static_cast<long>(answer_begin(sample)));
           lines += json_text(Json{{"step", actors.step + 1},
-                                  {"prompt", tokenizer_->decode(prompts[next], false)},
-                                  {"completion", tokenizer_->decode(said, true)},
+                                  {"prompt", tokenizer_->decode(prompt, false)},
+                                  {"completion", said->text},
                                   {"by", by_policy ? "model" : "teacher"},
-                                  {"truncated", from.finish == Finish::Length}}) +
+                                  {"truncated", said->cut}}) +
                    "\n";
-        ++next;
+        }
       }
       const bool grouped = sample.grouped;
-      sample = answered(sample, said);
+      sample = answered(sample, said->ids, said->own);
       sample.grouped = grouped;
     }
   }
@@ -221,6 +264,8 @@ Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const std::optional<ops::HeadFactors> lesson =
       server_ ? std::nullopt : std::optional(teacher(actors).head_factors(read));
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
+  const bool nothing_told = server_ && batch.own.count(kLikelyIds) == 0;  // no batch of this rank's rows
+  if (nothing_told) return {.sum = (hidden_TD * 0).sum(), .metrics = {}};
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
   const ops::HeadDivergence divergence = lesson
                                              ? ops::head_divergence(factors, batch.label_T, *lesson, read.label_T, rule)

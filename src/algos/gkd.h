@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "algos/answers.h"
 #include "algos/options/gkd_options.h"
 #include "algos/teacher_server.h"
 #include "train/algorithm.h"
@@ -25,6 +26,14 @@ class Gkd final : public Algorithm {
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
 
  private:
+  // What was said behind a prompt, and which tokens of it the speaker said (empty: all).
+  struct Said {
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> own;
+    bool cut = false;
+    std::string text;
+  };
+  std::vector<Said> said_to(Actors& actors, const std::vector<const Sample*>& asked, Rollout& engine, bool by_policy);
   Reference teacher(const Actors& actors) const;
   bool asks_policy(int64_t step) const;
   void answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy);
@@ -39,6 +48,7 @@ class Gkd final : public Algorithm {
   uint64_t seed_ = 42;
   int64_t rank_ = 0, ranks_ = 1;
   std::unique_ptr<Rollout> lecturer_;      // of a teacher that answers
+  std::unique_ptr<AnswerRounds> rounds_;   // of answers in several turns; null: of one turn
   std::unique_ptr<TeacherServer> server_;  // null: the teacher is in this process
   std::vector<Batch> told_;             // what the teacher reads instead of each batch of the collection, where it does
   std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out

@@ -12,8 +12,11 @@
 #include <iterator>
 
 #include "algos/replay.h"
+#include "algos/row_sharers.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "nn/token_share.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 #include "train/shared_prefix.h"
 
@@ -68,15 +71,19 @@ void Grpo::begin(const RunSetting& setting) {
   micro_batch_ = setting.loop.per_device_train_batch_size;
   if (o_.brings_rows()) {
     replayed_ = read_rollouts(*o_.replay_rollouts, 2);
-    replayed_batches_ = ReplayedAnswers(replayed_, micro_batch_, rank_, ranks_).size();
+    replayed_batches_ = most_replayed_batches(replayed_, micro_batch_, ranks_);
     return;
   }
   const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
   updates_ = division.updates * o_.num_iterations, questions_ = division.questions, sharers_ = division.sharers;
   rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_, micro_batch_), setting);
   if (o_.rounds_ahead() > 0)
-    ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{
-        .ahead = o_.rounds_ahead(), .questions = questions_, .updates = updates_, .rank = rank_, .ranks = ranks_});
+    ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{.ahead = o_.rounds_ahead(),
+                                                              .questions = questions_,
+                                                              .updates = updates_,
+                                                              .rank = rank_,
+                                                              .ranks = ranks_,
+                                                              .longest = o_.max_completion_length});
 }
 
 Json Grpo::state() const {
@@ -111,7 +118,8 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
   AnswerRounds::Round round = round_of(actors, std::move(micro_batches), training);
-  const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) : x; };
+  const RowSharers sharers(actors.data_ranks, ranks_);
+  const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
 
   auto updates = divided(round.answers, static_cast<uint64_t>(actors.step), training);
   const std::vector<Answer> as_rewarded = round.answers;
@@ -145,6 +153,7 @@ AnswerRounds::Round Grpo::round_of(Actors& actors, std::vector<Samples> micro_ba
   Samples questions;
   for (Samples& samples : micro_batches)
     for (Sample& sample : samples) questions.push_back(std::move(sample));
+  if (o_.partial_rollout) return ahead_->next_in_pieces(actors, std::move(questions), *rounds_);
   return ahead_->next(actors, std::move(questions),
                       [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); });
 }
@@ -293,10 +302,15 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0 || o_.top_entropy_quantile < 1;
-  const ops::HeadLogprob head =
-      ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, temperature_, entropy);
+  const auto& shared = training_of(batch.step).tokens;  // of a row that several ranks read
+  ops::HeadLogprob head =
+      ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step),
+                        shared ? shared->own_labels(batch.label_T) : batch.label_T, temperature_, entropy);
+  if (shared) head.logprob_T = shared->summed(head.logprob_T);
+  if (shared && entropy) head.entropy_T = shared->summed(head.entropy_T);
   Loss out{.sum = (head.logprob_T * 0).sum(), .metrics = std::exchange(noted_, {})};
-  if (batch.trained == 0) return out;
+  const bool collected = batch.sequence_columns.count(kAdvantage) > 0;  // else only the passes of others are made
+  if (batch.trained == 0 || !collected) return out;
   const PolicyTokens t = tokens_of(batch, head.logprob_T);
   const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
   const auto of_tokens = [&](const at::Tensor& x_T) { return x_T.index_select(0, index_N); };

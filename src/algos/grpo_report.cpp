@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "algos/grpo.h"
 #include "algos/replay.h"
+#include "algos/row_sharers.h"
 #include "base/log.h"
 
 namespace apus {
@@ -53,6 +55,12 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
       noted_ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
   if (o_.several_turns()) noted_["num_turns"] = noted_ratio(turns, n);
   if (ahead_ && training) noted_["staleness"] = noted_ratio(static_cast<double>(round.age), 1);
+  if (o_.partial_rollout && training) {
+    double versions = 0;
+    for (const Answer& answer : answers)
+      versions += static_cast<double>(std::set(answer.versions.begin(), answer.versions.end()).size());
+    noted_["completions/versions"] = noted_ratio(versions, n);
+  }
   if (o_.dynamic_sample) noted_["resampled_groups"] = noted_ratio(static_cast<double>(round.resampled), of_groups);
   const std::vector<std::string>& names = rounds_->functions();
   for (size_t f = 0; f < names.size(); ++f) {
@@ -93,14 +101,16 @@ void Grpo::warn(const std::vector<Answer>& answers, const ScoredAnswers& whole) 
 }
 
 void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) const {
-  if (o_.dump_rollouts) {
+  const bool speaks = RowSharers(actors.data_ranks, ranks_).first();  // of ranks with the same answers
+  if (o_.dump_rollouts && speaks) {
     const std::filesystem::path file = ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts;
     append_rollouts(file, answers, str(actors.step, ".", rank_ / sharers_));
   }
   if (!o_.log_completions) return;
-  write_completions(completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1), output_dir_,
-                    actors.data_ranks);
-  if (rank_ != 0 || answers.empty()) return;
+  write_completions(
+      speaks ? completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1) : std::string(),
+      output_dir_, actors.data_ranks);
+  if (rank_ != 0 || !speaks || answers.empty()) return;
   const auto best = std::max_element(answers.begin(), answers.end(),
                                      [](const Answer& a, const Answer& b) { return a.reward < b.reward; });
   log_info("step ", actors.step + 1, ", reward ", best->reward, ": ", first_line(best->text, 120));

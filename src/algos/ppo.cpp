@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/ppo.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/nonzero.h>
@@ -35,6 +36,12 @@ std::vector<std::vector<uint8_t>> own_tokens(const std::vector<Answer>& answers)
 
 std::vector<float> floats(const std::vector<double>& x) { return {x.begin(), x.end()}; }
 
+// Empty of a batch that was not collected: with it a rank without answers only makes the passes of others.
+at::Tensor column_at(const Batch& batch, const char* name, const at::Tensor& index_N) {
+  const auto column = batch.token_columns.find(name);
+  return column == batch.token_columns.end() ? at::empty({0}, at::kFloat) : column->second.index_select(0, index_N);
+}
+
 // Of each answer of a batch, the numbers at its labels.
 void cut_apart(const at::Tensor& x_T, const Batch& batch, std::vector<std::vector<double>>& out) {
   const at::Tensor here_T = x_T.to(at::kCPU, at::kFloat).contiguous(), label_T = batch.label_T.to(at::kCPU);
@@ -64,7 +71,7 @@ void Ppo::begin(const RunSetting& setting) {
   micro_batch_ = setting.loop.per_device_train_batch_size;
   if (o_.brings_rows()) {
     replayed_ = read_rollouts(*o_.replay_rollouts, 1);
-    replayed_batches_ = ReplayedAnswers(replayed_, micro_batch_, rank_, ranks_).size();
+    replayed_batches_ = most_replayed_batches(replayed_, micro_batch_, ranks_);
     return;
   }
   questions_ = micro_batch_ * setting.loop.accumulation(ranks_);
@@ -199,8 +206,8 @@ PolicyTokens Ppo::tokens_of(const Batch& batch, const at::Tensor& logprob_T, con
   t.sequences = static_cast<int64_t>(lengths.size());
   t.sequence_N = at::repeat_interleave(at::tensor(lengths, at::kLong)).to(index_N.device()).index_select(0, index_N);
   t.logprob_N = logprob_T.index_select(0, index_N);
-  t.old_N = batch.token_columns.at(kOldLogprob).index_select(0, index_N);
-  t.advantage_N = batch.token_columns.at(kGain).index_select(0, index_N);
+  t.old_N = column_at(batch, kOldLogprob, index_N);
+  t.advantage_N = column_at(batch, kGain, index_N);
   return t;
 }
 
@@ -231,8 +238,8 @@ at::Tensor Ppo::critic_loss(Actors& actors, const Batch& batch, const Forward& f
   read_by_critic_.step.turns.clear();
   const at::Tensor hidden_TD = forward.hidden(critic, read_by_critic_);
   const at::Tensor value_N = token_scores(critic, hidden_TD, read_by_critic_.step).index_select(0, index_N);
-  const at::Tensor old_N = batch.token_columns.at(kOldValue).index_select(0, index_N);
-  const at::Tensor return_N = batch.token_columns.at(kReturn).index_select(0, index_N);
+  const at::Tensor old_N = column_at(batch, kOldValue, index_N);
+  const at::Tensor return_N = column_at(batch, kReturn, index_N);
   const at::Tensor loss_N = value_losses(value_N, old_N, return_N, o_.cliprange_value);
   const at::Tensor count = at::tensor(static_cast<double>(batch.trained), at::kFloat);
   out.metrics["loss/value_avg"] = {loss_N.detach().sum(), count};
@@ -243,7 +250,9 @@ at::Tensor Ppo::critic_loss(Actors& actors, const Batch& batch, const Forward& f
 
 Loss Ppo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   Loss out{.sum = {}, .metrics = std::exchange(noted_, {})};
-  const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+  const bool collected = batch.token_columns.count(kGain) > 0;
+  const at::Tensor index_N =
+      collected ? at::nonzero(batch.label_T.ge(0)).squeeze(1) : at::empty({0}, batch.label_T.options());
   out.sum = critic_loss(actors, batch, forward, index_N, out);
   // The policy is left out of a warm-up altogether: without gradients it is not even decayed.
   if (!warms_up_) out.sum = out.sum + policy_loss(actors, batch, forward, index_N, out);

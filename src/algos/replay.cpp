@@ -131,6 +131,13 @@ ReplayedAnswers::ReplayedAnswers(const std::vector<Answer>& answers, int64_t bat
   }
 }
 
+int64_t most_replayed_batches(const std::vector<Answer>& answers, int64_t batch, int64_t ranks) {
+  int64_t most = 0;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    most = std::max(most, ReplayedAnswers(answers, batch, rank, ranks).size());
+  return most;
+}
+
 std::optional<Samples> ReplayedAnswers::next() {
   return at_ < batches_.size() ? std::optional(batches_[at_++]) : std::nullopt;
 }

@@ -33,6 +33,9 @@ class ReplayedAnswers final : public SampleSource {
   size_t at_ = 0;
 };
 
+// Of the rank that has most of them: a pass over the file is as many on all ranks.
+int64_t most_replayed_batches(const std::vector<Answer>& answers, int64_t batch, int64_t ranks);
+
 // The answers that such micro-batches stand for; without `replayed` ones those that `rounds` asks for.
 AnswerRounds::Round answers_to(std::vector<Samples> micro_batches, const std::vector<Answer>& replayed,
                                AnswerRounds* rounds, Actors& actors, bool training);

@@ -1,51 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/rounds_ahead.h"
 
-#include <cmath>
 #include <iterator>
 
+#include "algos/answer_record.h"
 #include "base/error.h"
 #include "device/agree.h"
 
 namespace apus {
 namespace {
 
-Json waiting_answer(const Answer& a) {
-  require(a.media.empty(), Fault::Usage,
-          "--max_staleness keeps answers that wait as tokens, and a question has images, videos or sounds: leave it "
-          "away");
-  Json turns = Json::array(), rewards = Json::array();
-  for (const Trajectory::Turn& turn : a.turns) turns.push_back({turn.end, turn.reward});
-  for (const double reward : a.rewards) rewards.push_back(std::isnan(reward) ? Json() : Json(reward));
-  return {{"prompt", a.prompt}, {"ids", a.ids},       {"logprobs", a.engine_logprobs},    {"text", a.text},
-          {"own", a.own},       {"turns", turns},     {"trajectory", a.trajectory},       {"cut", a.cut},
-          {"group", a.group},   {"reward", a.reward}, {"greedy_reward", a.greedy_reward}, {"rewards", rewards}};
-}
+Json waiting_question(const Sample& question) { return {{"ids", question.ids}, {"row", question.row}}; }
 
-Answer waiting_answer_of(const Json& kept) {
-  Answer a;
-  a.prompt = kept.at("prompt").get<std::vector<int32_t>>(), a.ids = kept.at("ids").get<std::vector<int32_t>>();
-  a.engine_logprobs = kept.at("logprobs").get<std::vector<float>>(), a.text = kept.at("text").get<std::string>();
-  a.own = kept.at("own").get<std::vector<uint8_t>>(), a.trajectory = kept.at("trajectory");
-  for (const Json& turn : kept.at("turns"))
-    a.turns.push_back({.end = turn.at(0).get<size_t>(), .reward = turn.at(1).get<double>()});
-  a.cut = kept.at("cut").get<bool>(), a.group = kept.at("group").get<int64_t>();
-  a.reward = kept.at("reward").get<double>(), a.greedy_reward = kept.at("greedy_reward").get<double>();
-  for (const Json& reward : kept.at("rewards")) a.rewards.push_back(reward.is_null() ? NAN : reward.get<double>());
-  return a;
+Sample waiting_question_of(const Json& kept) {
+  Sample out;
+  out.ids = kept.at("ids").get<std::vector<int32_t>>(), out.row = kept.at("row").get<std::string>();
+  out.trained.assign(out.ids.size(), 0);
+  return out;
 }
 
 }  // namespace
 
 // The same questions get the same random numbers as they would in their turn.
-void RoundsAhead::push(const Actors& actors, const Samples& questions, const Ask& ask) {
+void RoundsAhead::push(const Actors& actors, Samples questions, const Ask& ask) {
   Actors then = actors;
   then.step += std::ssize(waiting_) * shape_.updates;
-  waiting_.push_back({.round = ask(then, questions), .asked_at = actors.step});
+  AnswerRounds::Round round = ask(then, questions);
+  for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), actors.step);
+  waiting_.push_back({.round = std::move(round), .asked_at = actors.step, .questions = std::move(questions)});
 }
 
 AnswerRounds::Round RoundsAhead::next(Actors& actors, Samples questions, const Ask& ask) {
-  push(actors, questions, ask);
+  fill(actors, std::move(questions), ask);
+  for (Waiting& waiting : waiting_) waiting.questions.clear();  // their answers have ended
+  return take(actors);
+}
+
+// A round that comes up in so many collections may have that part of its tokens left to say.
+AnswerRounds::Round RoundsAhead::next_in_pieces(Actors& actors, Samples questions, AnswerRounds& rounds) {
+  fill(actors, std::move(questions),
+       [&](const Actors& then, const Samples& asked) { return rounds.open(then, asked); });
+  const int64_t parts = shape_.ahead + 1;
+  std::vector<AnswerRounds::Piece> pieces;
+  for (int64_t until = 0; until < std::ssize(waiting_); ++until)
+    pieces.push_back({.round = &waiting_[static_cast<size_t>(until)].round,
+                      .most = (shape_.longest * (parts - until) + parts - 1) / parts});
+  rounds.go_on(actors, pieces);
+  rounds.close(actors, waiting_.front().round, waiting_.front().questions);
+  return take(actors);
+}
+
+void RoundsAhead::fill(Actors& actors, Samples questions, const Ask& ask) {
+  push(actors, std::move(questions), ask);
   while (std::ssize(waiting_) <= shape_.ahead) {
     questions.clear();
     for (int64_t i = 0; i < shape_.questions && actors.more_rows; ++i) {
@@ -54,8 +60,11 @@ AnswerRounds::Round RoundsAhead::next(Actors& actors, Samples questions, const A
       questions.insert(questions.end(), std::move_iterator(more->begin()), std::move_iterator(more->end()));
     }
     if (actors.summed(static_cast<double>(questions.size())) == 0) break;  // a short dataset has fewer rounds
-    push(actors, questions, ask);
+    push(actors, std::move(questions), ask);
   }
+}
+
+AnswerRounds::Round RoundsAhead::take(Actors& actors) {
   AnswerRounds::Round round = std::move(waiting_.front().round);
   round.age = actors.step - waiting_.front().asked_at;
   waiting_.pop_front();
@@ -66,12 +75,15 @@ AnswerRounds::Round RoundsAhead::next(Actors& actors, Samples questions, const A
 Json RoundsAhead::mine() const {
   Json rounds = Json::array();
   for (const Waiting& waiting : waiting_) {
-    Json answers = Json::array();
-    for (const Answer& answer : waiting.round.answers) answers.push_back(waiting_answer(answer));
+    Json answers = Json::array(), questions = Json::array();
+    for (const Sample& question : waiting.questions) questions.push_back(waiting_question(question));
+    for (const Answer& answer : waiting.round.answers) answers.push_back(answer_record(answer, "--max_staleness"));
     rounds.push_back({{"asked_at", waiting.asked_at},
                       {"seconds", waiting.round.seconds},
                       {"tokens", waiting.round.tokens},
                       {"resampled", waiting.round.resampled},
+                      {"turn", waiting.round.turn},
+                      {"questions", std::move(questions)},
                       {"answers", std::move(answers)}});
   }
   return {{"rank", shape_.rank}, {"rounds", std::move(rounds)}};
@@ -99,7 +111,10 @@ void RoundsAhead::restore(const Json& state) {
       waiting.round.seconds = round.at("seconds").get<double>(),
       waiting.round.tokens = round.at("tokens").get<int64_t>();
       waiting.round.resampled = round.at("resampled").get<int64_t>();
-      for (const Json& answer : round.at("answers")) waiting.round.answers.push_back(waiting_answer_of(answer));
+      waiting.round.turn = round.value("turn", int64_t{0});
+      for (const Json& question : round.value("questions", Json::array()))
+        waiting.questions.push_back(waiting_question_of(question));
+      for (const Json& answer : round.at("answers")) waiting.round.answers.push_back(answer_of_record(answer));
     }
   }
   require(ranks == shape_.ranks, Fault::Usage, "the checkpoint holds answers that ", ranks,

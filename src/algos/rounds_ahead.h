@@ -18,6 +18,7 @@ class RoundsAhead {
     int64_t ahead = 1;                   // rounds
     int64_t questions = 1, updates = 1;  // of a round: micro-batches of the data, steps of the optimizer
     int64_t rank = 0, ranks = 1;
+    int64_t longest = 0;  // of answers in pieces: tokens
   };
   explicit RoundsAhead(Shape shape) : shape_(shape) {}
 
@@ -25,19 +26,25 @@ class RoundsAhead {
   // The round whose turn it is. `questions` are asked for a later one, as that round's own step would ask them; at the
   // beginning further ones of the data are asked too. All ranks call it together.
   AnswerRounds::Round next(Actors& actors, Samples questions, const Ask& ask);
+  // The same with answers in pieces (--partial_rollout): all that wait go on each time, so that those whose turn it is
+  // end with the weights as they are, and each part of them is of the weights of its time.
+  AnswerRounds::Round next_in_pieces(Actors& actors, Samples questions, AnswerRounds& rounds);
 
   // What waits, of every rank: answers that older weights gave cannot be made again.
   Json state() const;
   void restore(const Json& state);  // Fault::Usage: it is of another number of ranks
 
  private:
-  void push(const Actors& actors, const Samples& questions, const Ask& ask);
+  void push(const Actors& actors, Samples questions, const Ask& ask);
+  void fill(Actors& actors, Samples questions, const Ask& ask);
+  AnswerRounds::Round take(Actors& actors);
   Json mine() const;
 
   const Shape shape_;
   struct Waiting {
     AnswerRounds::Round round;
     int64_t asked_at = 0;  // step
+    Samples questions;     // of answers that have not ended
   };
   std::deque<Waiting> waiting_;
   std::vector<std::string> of_ranks_;  // mine() of each, with several of them

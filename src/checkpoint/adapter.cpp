@@ -16,6 +16,7 @@
 #include "checkpoint/adapter_card.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/file_names.h"
+#include "checkpoint/make_delta.h"
 #include "checkpoint/names.h"
 #include "checkpoint/tables.h"
 #include "dist/mesh.h"
@@ -37,15 +38,19 @@ void each_adaptable(Module& model, const std::function<void(const std::string&, 
   });
 }
 
-Lora* lora_of(Adaptable& layer, const std::string& adapter) {
-  const auto found = layer.adapters().find(adapter);
-  return found == layer.adapters().end() ? nullptr : dynamic_cast<Lora*>(found->second);
+using DeltaOf = std::function<void(const std::string&, Adaptable&, TrainedDelta&)>;
+void each_delta(Module& model, const std::string& adapter, const DeltaOf& f) {
+  each_adaptable(model, [&](const std::string& name, Adaptable& layer) {
+    const auto found = layer.adapters().find(adapter);
+    if (found == layer.adapters().end()) return;
+    if (auto* delta = dynamic_cast<TrainedDelta*>(found->second)) f(name, layer, *delta);
+  });
 }
 
 void each_lora(Module& model, const std::string& adapter,
                const std::function<void(const std::string&, Adaptable&, Lora&)>& f) {
-  each_adaptable(model, [&](const std::string& name, Adaptable& layer) {
-    if (Lora* lora = lora_of(layer, adapter)) f(name, layer, *lora);
+  each_delta(model, adapter, [&](const std::string& name, Adaptable& layer, TrainedDelta& delta) {
+    if (auto* lora = dynamic_cast<Lora*>(&delta)) f(name, layer, *lora);
   });
 }
 
@@ -69,6 +74,17 @@ void cut_like(Lora& lora, Adaptable& layer) {
   }
 }
 
+// Ranks that hold parts of a weight hold parts of its change, which only LoRA's factors can be cut into.
+void place_beside(TrainedDelta& delta, Adaptable& layer, const std::string& module, const Model& model,
+                  const LoraConfig& config) {
+  if (auto* lora = dynamic_cast<Lora*>(&delta)) return cut_like(*lora, layer);
+  for (const Cut& cut : layer.weight().cuts)
+    require(cut.axis == Axis::DpShard || !model.mesh() || model.mesh()->size(cut.axis) == 1, Fault::Usage,
+            adapter_title(config), " on ", module,
+            ", which ranks share out, is not available: train with --tuner_type lora, or without "
+            "--tensor_model_parallel_size, --expert_model_parallel_size and --pipeline_model_parallel_size");
+}
+
 // Whether ranks share out the inputs of a layer, and sum what each multiplies: the bias is added behind that.
 bool sums_over_ranks(Adaptable& layer, const Model& model) {
   const MeshView* const mesh = model.mesh();
@@ -86,28 +102,14 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
     const auto sides = layer.sides();
     if (!sides.looks_up) ++id;
     if (!config.targets(module) || config.saves(module)) return;
-    require(
-        !config.dora || (!sides.looks_up && module != "lm_head"), Fault::Usage, "DoRA on ", module,
-        " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train it "
-        "whole with --modules_to_save");
-    require(!config.lora_bias || !sides.looks_up, Fault::Model, "lora_bias on the embedding ", module,
-            " is not available");
     const bool sums = sums_over_ranks(layer, model);
     require(!config.lora_bias || !sums, Fault::Usage, "lora_bias on ", module,
             " is not available with --tensor_model_parallel_size: each of the ranks that sum its output would add it");
-    auto lora = std::make_unique<Lora>(Lora::Spec{.in = sides.in,
-                                                  .out = sides.out,
-                                                  .rank = config.rank_of(module),
-                                                  .alpha = config.alpha_of(module),
-                                                  .dropout = config.dropout,
-                                                  .rank_stabilised = config.rslora,
-                                                  .dora = config.dora,
-                                                  .biased = config.lora_bias,
-                                                  .id = sides.looks_up ? 0 : id,
-                                                  .looks_up = sides.looks_up},
-                                       sums ? nullptr : layer.bias());
-    cut_like(*lora, layer);
-    layer.attach(name, std::move(lora));
+    auto delta = make_delta(
+        config,
+        {.module = module, .sides = sides, .id = sides.looks_up ? 0 : id, .bias = sums ? nullptr : layer.bias()});
+    place_beside(*delta, layer, module, model, config);
+    layer.attach(name, std::move(delta));
     attached.push_back(module);
   });
   return attached;
@@ -219,17 +221,19 @@ namespace {
 std::string saved_name(Model& model, const Adapter& adapter, const std::string& parameter) {
   const std::string module = module_of(parameter);
   bool has_factors = false;
-  each_lora(model, adapter.name, [&](const std::string& name, Adaptable&, Lora&) { has_factors |= name == module; });
+  each_delta(model, adapter.name,
+             [&](const std::string& name, Adaptable&, TrainedDelta&) { has_factors |= name == module; });
   return kAdapterPrefix + (has_factors ? module + ".base_layer" + parameter.substr(module.size()) : parameter);
 }
 
 // The base's own parameters in an adapter's file, by the model's names: the names in the file. PEFT adds the table of
 // an embedding with factors, which is no part of the adapter: it is left out here.
-std::map<std::string, std::string> saved_in(const AdapterFile& file) {
+std::map<std::string, std::string> saved_in(const AdapterFile& file, const LoraConfig& config) {
+  const std::string own = "." + adapter_prefix(config);
   std::map<std::string, std::string> all;
   for (const auto& [name, entry] : file.entries()) {
-    if (!name.starts_with(kAdapterPrefix) || name.find(".lora_") != std::string::npos ||
-        name.ends_with(".base_layer.weight") || name.ends_with(kTokenRows))
+    if (!name.starts_with(kAdapterPrefix) || name.find(own) != std::string::npos ||
+        name.ends_with(".base_layer.weight") || name.ends_with(".trainable_tokens_delta"))
       continue;
     all[without_base_layer(name.substr(std::string(kAdapterPrefix).size()))] = name;
   }
@@ -244,9 +248,17 @@ std::set<std::string> keys_of(const std::map<std::string, std::string>& map) {
 
 }  // namespace
 
+namespace {
+void check_init(const LoraConfig& config) {
+  if (config.kind == "lora") return check_lora_init(config.init);
+  require(config.init == "true" || config.init == "false", Fault::Usage, "--init_weights ", config.init, " with ",
+          adapter_title(config), " is not available; possible: true, false");
+}
+}  // namespace
+
 Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarType wide, const std::string& name) {
   at::NoGradGuard no_grad;
-  check_lora_init(config.init);
+  check_init(config);
   const bool changes = init_changes_weight(config.init);
   require(!changes || !config.dora, Fault::Usage, "--init_weights ", config.init,
           " with DoRA is not available; use --init_weights true");
@@ -265,8 +277,8 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
       log_warning("target_modules ", wanted, ": the model has no layer of that name; it has ",
                   join(all_linear_suffixes(linear_modules(model))));
   note_tied(model, attached);
-  each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
-    const bool taken = changes && !lora.spec().looks_up;
+  each_delta(model, name, [&](const std::string& module, Adaptable& layer, TrainedDelta& delta) {
+    const bool taken = changes && !layer.sides().looks_up;
     Param& weight = layer.weight();
     const bool cut = is_cut(weight, model.mesh());
     require(!taken || !ops::is_quantised(weight.data), Fault::Usage, "--init_weights ", adapter.config.init,
@@ -274,21 +286,25 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
     require((!cut && weight.data.defined()) || !taken, Fault::Usage, "the weight of ", module,
             " is shared out over several ranks, but --init_weights ", adapter.config.init,
             " changes all of it; use --init_weights true, or ranks that each hold the whole model");
-    require(weight.data.defined() || !lora.magnitude(), Fault::Usage, "DoRA on ", module,
+    require(weight.data.defined() || !delta.looks_at_weight(), Fault::Usage, adapter_title(adapter.config), " on ",
+            module,
             ", an expert whose weight is shared out over several ranks, is not available; leave experts out of "
             "--target_modules, or use --deepspeed zero2");
     if (taken) layer.put_weight(weight.data.clone());
     const at::Tensor part = weight.data;
-    if (cut && lora.magnitude()) weight.data = gathered(weight, model.mesh());  // for the lengths of its rows
-    init_lora(lora, layer, adapter.config.init, seed, factor_options(layer, model, wide));
+    if (cut && delta.looks_at_weight()) weight.data = gathered(weight, model.mesh());  // for the lengths of its rows
+    delta.begin(layer, adapter.config.init, seed, factor_options(layer, model, wide));
     if (cut) weight.data = part;
-    lora.visit([&](const std::string&, Param& p) {  // alike on all ranks, which keep their parts
+    delta.visit([&](const std::string&, Param& p) {  // alike on all ranks, which keep their parts
       if (is_cut(p, model.mesh())) p.data = own_part(p.data, p).clone();
     });
-    if (taken) adapter.taken_out[module] = {lora.a().data.clone(), lora.b().data.clone()};
+    if (!taken) return;
+    auto& lora = dynamic_cast<Lora&>(delta);
+    adapter.taken_out[module] = {lora.a().data.clone(), lora.b().data.clone()};
   });
   share_stacked_factors(model, adapter);
   adapter.saved_params = own_saved_params(model, adapter.config);
+  attach_token_rows(model, adapter.config, name, wide);
   return adapter;
 }
 
@@ -296,21 +312,31 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   at::NoGradGuard no_grad;
   Adapter adapter{.name = name, .config = read_adapter_config(dir), .saved_params = {}, .taken_out = {}};
   adapter.config.dropout = dropout;
-  require(fs::exists(dir / kWeights), Fault::Model, dir.string(), " holds no ", kWeights,
+  const fs::path weights = adapter_folder(dir) / kWeights;
+  require(fs::exists(weights), Fault::Model, dir.string(), " holds no ", kWeights,
           "; adapters in pickles (adapter_model.bin) are not read");
-  const AdapterFile file(dir / kWeights, adapter.config);
+  const AdapterFile file(weights, adapter.config);
+  file.complete(adapter.config);
   freeze(model);
   attach(model, adapter.config, name);
-  const auto saved = saved_in(file);
+  const auto saved = saved_in(file, adapter.config);
   adapter.saved_params = own_saved_params(model, adapter.config, keys_of(saved));
+  attach_token_rows(model, adapter.config, name, at::kFloat);
 
   // What the model expects, by the file's names.
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
   std::map<std::string, Param*> tables;  // the base's own, which PEFT saves beside factors on them
   const at::Device one = device_of(model);
-  each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
+  each_delta(model, name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
     const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.devices() ? model.device_of(module) : one);
-    lora.visit([&](const std::string& n, Param& p) { expected[n] = {&p, wide}; }, kAdapterPrefix + module);
+    delta.visit(
+        [&](const std::string& n, Param& p) {
+          expected[n] = {&p, wide};
+        },
+        name_in_file(adapter.config, module));
+  });
+  each_token_rows(model, name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
+    rows.visit([&](const std::string& n, Param& p) { expected[n] = {&p, p.data.options()}; }, kAdapterPrefix + module);
   });
   model.visit([&](const std::string& n, Param& p) {
     const bool own =
@@ -320,7 +346,6 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     if (!own && file.entries().count(table) && kAdapterPrefix + n == without_base_layer(table)) tables[table] = &p;
   });
   for (const auto& [n, p] : tables) expected[n] = {p, p->data.defined() ? p->data.options() : at::TensorOptions()};
-  const auto token_rows = token_rows_of(model, adapter.config, kAdapterPrefix);
   std::vector<std::string> wrong;
   const auto compare = [&](const std::string& n, const std::vector<int64_t>& shape) {
     const auto found = file.entries().find(n);
@@ -331,10 +356,8 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
                                 at::IntArrayRef(shape)));
   };
   for (const auto& [n, want] : expected) compare(n, want.first->full);
-  for (const auto& [n, place] : token_rows)
-    compare(n, {static_cast<int64_t>(place.rows.size()), place.table->full.at(1)});
   for (const auto& [n, entry] : file.entries())
-    if (!expected.count(n) && !token_rows.count(n)) wrong.push_back(n + " has no place in this model");
+    if (!expected.count(n)) wrong.push_back(n + " has no place in this model");
   const size_t total = wrong.size();
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
   require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),
@@ -343,9 +366,9 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     put_table(model, *p, file.tensor(n));
     expected.erase(n);
   }
-  for (const auto& [n, place] : token_rows) put_rows(model, place, n, file.tensor(n));
   for (auto& [n, want] : expected) want.first->data = own_part(file.tensor(n), *want.first).to(want.second).clone();
   share_stacked_factors(model, adapter);
+  share_token_rows(model, name);
   return adapter;
 }
 
@@ -353,7 +376,8 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
                          const ReadWeight& read) {
   at::NoGradGuard no_grad;
   const LoraConfig config = read_adapter_config(dir);
-  const bool whole = fs::exists(dir / kWeights) && !saved_in(AdapterFile(dir / kWeights, config)).empty();
+  const fs::path weights = adapter_folder(dir) / kWeights;
+  const bool whole = fs::exists(weights) && !saved_in(AdapterFile(weights, config), config).empty();
   require(
       !whole && config.modules_to_save.empty() && config.token_rows.empty() && config.bias == "none", Fault::Usage,
       "the adapter ", dir.string(),
@@ -370,11 +394,12 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
 
 void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read) {
   at::NoGradGuard no_grad;
-  each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
+  each_delta(model, name, [&](const std::string& module, Adaptable& layer, TrainedDelta& delta) {
     const at::Tensor& here = layer.weight().data;
-    lora.settle(
-        !lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type),
-        type);
+    const bool needs = delta.looks_at_weight() && !here.defined();
+    delta.settle(!needs ? here : read(module + ".weight").to(device_of(model)).to(type), type);
+    require(!needs || !delta.looks_at_weight(), Fault::Usage, "the adapter '", name, "' multiplies by the weight of ",
+            module, " itself, which is packed here: merge it first (apus merge-lora)");
   });
 }
 
@@ -384,7 +409,7 @@ void detach_adapter(Model& model, const std::string& name) {
 
 void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   at::NoGradGuard no_grad;
-  const AdapterFile file(dir / kWeights, adapter.config);
+  const AdapterFile file(adapter_folder(dir) / kWeights, adapter.config);
   const auto put = [&](const std::string& name, Param& p) {
     require(file.entries().count(name), Fault::Usage, dir.string(), ": ", name,
             " is missing; were the flags of the adapter changed?");
@@ -396,22 +421,27 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
             " has another shape than this run's; was --lora_rank changed?");
     p.data = own_part(saved, p).to(p.data.options()).clone();
   };
-  each_lora(model, adapter.name,
-            [&](const std::string& module, Adaptable&, Lora& lora) { lora.visit(put, kAdapterPrefix + module); });
+  each_delta(model, adapter.name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
+    delta.visit(put, name_in_file(adapter.config, module));
+  });
+  each_token_rows(model, adapter.name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
+    rows.visit(put, kAdapterPrefix + module);
+  });
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
       put(saved_name(model, adapter, n), p);
   });
   share_stacked_factors(model, adapter);
+  share_token_rows(model, adapter.name);
 }
 
 void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, const Json& additional) {
   at::NoGradGuard no_grad;
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   LoraConfig config = adapter.config;
-  each_lora(model, adapter.name, [&](const std::string& module, Adaptable&, Lora& lora) {
+  each_delta(model, adapter.name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
     const auto taken = adapter.taken_out.find(module);
-    lora.visit(
+    delta.visit(
         [&](const std::string& n, Param& p) {
           at::Tensor value = gathered(p, model.mesh());
           // W - s B0 A0 + s B A = W + s [B, B0] [A; -A0]
@@ -421,7 +451,11 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
             value = at::cat({value, taken->second.second}, 1);
           tensors.emplace_back(n, value);
         },
-        kAdapterPrefix + module);
+        name_in_file(config, module));
+  });
+  each_token_rows(model, adapter.name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
+    rows.visit([&](const std::string& n, Param& p) { tensors.emplace_back(n, gathered(p, model.mesh())); },
+               kAdapterPrefix + module);
   });
   if (!adapter.taken_out.empty()) {  // twice the rank with the same scale
     const double grow = config.rslora ? std::sqrt(2.0) : 2.0;
@@ -436,23 +470,27 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   if (model.mesh() && !model.mesh()->layout().first()) return;
   stack_factors(tensors, config);
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  write_safetensors(dir / kWeights, tensors);
-  write_file_atomic(dir / kAdapterConfigFile, adapter_config_json(config).dump(2));
-  write_file_atomic(dir / "README.md", adapter_card(adapter_config_json(config)));
+  const fs::path files = adapter_folder(dir, config);
+  fs::create_directories(files);
+  write_safetensors(files / kWeights, tensors);
+  write_file_atomic(files / kAdapterConfigFile, adapter_config_json(config).dump(2));
+  if (config.kind == "adapter") return write_file_atomic(dir / "configuration.json", "{}");  // as ms-swift leaves it
+  write_file_atomic(dir / "README.md", adapter_card(config));
   if (additional.is_object()) write_file_atomic(dir / kAdapterExtrasFile, additional.dump(2));
 }
 
 void merge_attached(Model& model, const Adapter& adapter) {
   at::NoGradGuard no_grad;
+  merge_token_rows(model, adapter.name);
   std::set<std::string> merged;
-  each_lora(model, adapter.name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
+  each_delta(model, adapter.name, [&](const std::string& module, Adaptable& layer, TrainedDelta& delta) {
     const at::Tensor weight = layer.weight().data;
     require(!ops::is_quantised(weight), Fault::Usage, "an adapter cannot be merged into ", module,
             ", whose weight is quantised; merge it into the unquantised model (--model)");
-    layer.put_weight(lora.merged(weight).to(weight.scalar_type()));
-    if (lora.spec().biased) {
+    layer.put_weight(delta.merged(weight).to(weight.scalar_type()));
+    if (delta.changes_bias()) {
       require(layer.bias(), Fault::Model, module, kNoBias);
-      layer.bias()->data = lora.merged_bias(layer.bias()->data).to(layer.bias()->data.scalar_type());
+      layer.bias()->data = delta.merged_bias(layer.bias()->data).to(layer.bias()->data.scalar_type());
     }
     layer.weight().tied.clear();
     layer.detach(adapter.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA adapters on a model, and their PEFT folders. The base's parameters are frozen; what an adapter trains whole
-// (modules_to_save, biases) gets memory of its own.
+// Adapters on a model, of any kind (adapter_kinds.h), and their PEFT folders. The base's parameters are frozen; what an
+// adapter trains whole (modules_to_save, biases) gets memory of its own.
 #pragma once
 
 #include <filesystem>
@@ -41,7 +41,7 @@ Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::
 using ReadWeight = std::function<at::Tensor(const std::string& name)>;
 void load_adapter_beside(Model& model, const std::filesystem::path& dir, const std::string& name, at::ScalarType type,
                          const ReadWeight& read);
-// Lora::settle.
+// TrainedDelta::settle.
 void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read = {});
 void detach_adapter(Model& model, const std::string& name);
 

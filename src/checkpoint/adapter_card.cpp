@@ -15,16 +15,23 @@ std::string names(const Json& value) {
                           : "`" + (value.is_string() ? value.get<std::string>() : "") + "`";
 }
 
+// "Rank 8, alpha 32".
+std::string size_of(const LoraConfig& c) {
+  if (c.kind == "boft" && c.boft.block_size > 0) return str("Blocks of ", c.boft.block_size);
+  if (c.kind == "boft") return str(c.boft.block_num, " blocks");
+  return str("Rank ", c.r, c.kind == "bone" ? "" : str(", alpha ", Json(c.alpha).dump()));
+}
+
 }  // namespace
 
-std::string adapter_card(const Json& c) {
+std::string adapter_card(const LoraConfig& config) {
+  const Json c = adapter_config_json(config);
   const std::string base = c.at("base_model_name_or_path");
   const auto quoted = [](const std::string& text) { return Json(text).dump(); };  // a text of JSON is one of YAML
   std::string out = str("---\nbase_model: ", quoted(base), "\nlibrary_name: peft\n");
   if (c.at("task_type") == "CAUSAL_LM") out += "pipeline_tag: text-generation\n";
-  out += str("tags:\n- ", quoted("base_model:adapter:" + base), "\n- lora\n- transformers\n---\n\n");
-  out += str("# ", c.at("use_dora") == true ? "DoRA" : c.at("use_rslora") == true ? "rsLoRA" : "LoRA", " adapter\n\n");
-  out += str("Base model: ", base, "\n\nRank ", c.at("r").dump(), ", alpha ", c.at("lora_alpha").dump(), ", on ",
+  out += str("tags:\n- ", quoted("base_model:adapter:" + base), "\n- ", config.kind, "\n- transformers\n---\n\n");
+  out += str("# ", adapter_title(config), " adapter\n\nBase model: ", base, "\n\n", size_of(config), ", on ",
              names(c.at("target_modules")));
   if (c.at("modules_to_save").is_array()) out += "; trained whole: " + names(c.at("modules_to_save"));
   return out + str(".\n\nIt answers with `apus infer --adapters <this folder>`, and loads with PEFT's "

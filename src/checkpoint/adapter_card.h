@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "checkpoint/adapter_config.h"
 
 namespace apus {
 
-std::string adapter_card(const Json& adapter_config);  // of the adapter_config.json beside it
+std::string adapter_card(const LoraConfig& config);
 
 }  // namespace apus

@@ -83,9 +83,6 @@ struct Reader {
     return out;
   }
   void refuse_features() const {
-    const std::string type = value<std::string>("peft_type", "");
-    require(type == "LORA", Fault::Model, where, ": peft_type is '", type,
-            "'; only LORA adapters (with rsLoRA and DoRA) can be used");
     for (const char* key : {"use_qalora", "fan_in_fan_out"})
       require(!value<bool>(key, false), Fault::Model, where, ": ", key, " is not supported");
     for (const char* key : {"layer_replication", "alora_invocation_tokens", "use_bdlora", "arrow_config"})
@@ -128,6 +125,7 @@ bool LoraConfig::stacks(const std::string& module) const {
 }
 
 bool LoraConfig::targets(const std::string& module) const {
+  if (kind == "adapter") return ends_feed_forward(module, target_regex);
   if (!target_parameters.empty() && expert_matrix(module)) return stacks(module);
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
@@ -150,6 +148,7 @@ bool LoraConfig::saves(const std::string& module) const {
   return false;
 }
 int64_t LoraConfig::rank_of(const std::string& module) const {
+  if (const auto left = ranks_left.find(module); left != ranks_left.end()) return left->second;
   return by_pattern(rank_pattern, stacks(module) ? expert_matrix(module)->parameter() : module, r);
 }
 double LoraConfig::alpha_of(const std::string& module) const {
@@ -161,16 +160,56 @@ std::vector<int64_t> LoraConfig::rows_of(const std::string& module) const {
   return {};
 }
 
+std::map<std::string, std::vector<int64_t>> listed_token_rows(const std::vector<std::string>& words,
+                                                              const std::function<int64_t(const std::string&)>& id_of) {
+  const std::string flag = "--trainable_token_indices";
+  const auto id = [&](const Json& item) {
+    require(item.is_number_integer() || item.is_string(), Fault::Usage, flag, ": ", item.dump(),
+            " is neither an id nor a token");
+    return item.is_string() ? id_of(item.get<std::string>()) : item.get<int64_t>();
+  };
+  const auto ids = [&](const Json& list) {
+    require(list.is_array() && !list.empty(), Fault::Usage, flag, ": ", list.dump(), " is no list of ids");
+    std::vector<int64_t> all;
+    for (const Json& item : list) all.push_back(id(item));
+    return all;
+  };
+  if (words.empty()) return {};
+  if (words.size() > 1 || (words[0][0] != '{' && words[0][0] != '[')) {
+    Json list = Json::array();
+    for (const std::string& word : words) {
+      const bool number = std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
+      list.push_back(number && word.size() < 10 ? Json(std::stoll(word)) : Json(word));
+    }
+    return {{"", ids(list)}};
+  }
+  const Json given = parse_json(words[0], flag, Fault::Usage);
+  if (given.is_array()) return {{"", ids(given)}};
+  std::map<std::string, std::vector<int64_t>> all;
+  for (const auto& [module, list] : given.items()) all[module] = ids(list);
+  require(!all.empty() && !all.count(""), Fault::Usage, flag, ": ", words[0], " names no module");
+  return all;
+}
+
 std::string without_base_layer(const std::string& parameter) {
   const std::string part = ".base_layer.";
   const size_t at = parameter.rfind(part);
   return at == std::string::npos ? parameter : parameter.substr(0, at + 1) + parameter.substr(at + part.size());
 }
 
-bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / kAdapterConfigFile); }
+fs::path adapter_folder(const fs::path& dir, const LoraConfig& config) {
+  return config.kind == "adapter" ? dir / "default" : dir;
+}
+
+fs::path adapter_folder(const fs::path& dir) {
+  const fs::path inner = dir / "default";
+  return !fs::exists(dir / kAdapterConfigFile) && fs::exists(inner / kAdapterConfigFile) ? inner : dir;
+}
+
+bool is_adapter_dir(const fs::path& dir) { return fs::exists(adapter_folder(dir) / kAdapterConfigFile); }
 
 LoraConfig read_adapter_config(const fs::path& dir) {
-  const fs::path path = dir / kAdapterConfigFile;
+  const fs::path path = adapter_folder(dir) / kAdapterConfigFile;
   require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json",
           fs::exists(dir / kModelConfigFile) ? ". It is a whole model: give it with --model" : "");
   const Json json = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
@@ -196,11 +235,14 @@ LoraConfig read_adapter_config(const fs::path& dir) {
     c.layers_pattern = json["layers_pattern"].is_string()
                            ? std::vector<std::string>{json["layers_pattern"].get<std::string>()}
                            : in.value<std::vector<std::string>>("layers_pattern", {});
-  c.rank_pattern = in.patterns<int64_t>("rank_pattern"), c.alpha_pattern = in.patterns<double>("alpha_pattern");
+  // Of AdaLoRA it holds masks.
+  if (json.value("peft_type", Json()) != "ADALORA") c.rank_pattern = in.patterns<int64_t>("rank_pattern");
+  c.alpha_pattern = in.patterns<double>("alpha_pattern");
   if (in.has("init_lora_weights"))
     c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>()
                                                    : json["init_lora_weights"].dump();
   c.task_type = in.value<std::string>("task_type", "");
+  read_adapter_kind(json, path.string(), c);
   require(c.r > 0, Fault::Model, path.string(), ": the rank r must be above 0");
   require(!c.target_modules.empty() || !c.target_regex.empty() || !c.target_parameters.empty(), Fault::Model,
           path.string(), ": target_modules is missing");
@@ -209,7 +251,14 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   return c;
 }
 
-Json adapter_config_json(const LoraConfig& c) {
+namespace {
+Json token_rows_json(const LoraConfig& c) {
+  if (c.token_rows.empty()) return {};
+  const auto& [module, rows] = *c.token_rows.begin();
+  return module.empty() ? Json(rows) : Json(c.token_rows);
+}
+
+Json lora_config_json(const LoraConfig& c) {
   const auto list = [](const std::vector<std::string>& names, const std::string& regex) {
     return !regex.empty() ? Json(regex) : names.empty() ? Json() : Json(names);
   };
@@ -256,11 +305,14 @@ Json adapter_config_json(const LoraConfig& c) {
           {"target_modules", targets.empty() && c.target_regex.empty() ? Json::array() : list(targets, c.target_regex)},
           {"target_parameters", list(c.target_parameters, "")},
           {"task_type", c.task_type.empty() ? Json() : Json(c.task_type)},
-          {"trainable_token_indices", nullptr},
+          {"trainable_token_indices", token_rows_json(c)},
           {"use_dora", c.dora},
           {"use_qalora", false},
           {"use_rslora", c.rslora}};
 }
+}  // namespace
+
+Json adapter_config_json(const LoraConfig& c) { return kind_config_json(lora_config_json(c), c); }
 
 std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules) {
   const std::set<std::string> left_out = {"lm_head", "score", "v_head", "classifier", "router", "shared_expert_gate"};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/pattern.h"
+#include "checkpoint/adapter_kinds.h"
 
 namespace apus {
 
@@ -38,6 +40,14 @@ struct LoraConfig {
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::string init = "true";  // init_lora_weights
   std::string task_type = "CAUSAL_LM";
+  std::string kind = "lora";  // of adapter_kinds()
+  AdaLoraSettings adalora;
+  BoftSettings boft;
+  bool old_bone = false;  // under the names that PEFT had for it before
+  // AdaLoRA: layers whose file holds other ranks than `r`.
+  std::map<std::string, int64_t> ranks_left;
+  std::string act = "gelu";  // kind adapter: bottleneck_acts()
+  int64_t width = 0;         // of what it is behind
 
   bool targets(const std::string& module) const;
   bool stacks(const std::string& module) const;  // target_parameters, for the matrix of one expert
@@ -62,8 +72,16 @@ std::optional<ExpertMatrix> expert_matrix(const std::string& module);
 // of an embedding. Such a name without that part.
 std::string without_base_layer(const std::string& parameter);
 
+// Where an adapter's own files are: the folder, or default/ in it (kind adapter).
+std::filesystem::path adapter_folder(const std::filesystem::path& dir, const LoraConfig& config);
+std::filesystem::path adapter_folder(const std::filesystem::path& dir);
+// What --trainable_token_indices says, as LoraConfig::token_rows: ids and texts of tokens, a JSON list of them, or a
+// JSON object of a module's name to such a list.
+std::map<std::string, std::vector<int64_t>> listed_token_rows(const std::vector<std::string>& words,
+                                                              const std::function<int64_t(const std::string&)>& id_of);
+
 bool is_adapter_dir(const std::filesystem::path& dir);
-// Fault::Model for what is no LoRA adapter or uses a feature that is not supported, naming it.
+// Fault::Model for what is no adapter of a known kind or uses a feature that is not supported, naming it.
 LoraConfig read_adapter_config(const std::filesystem::path& dir);
 Json adapter_config_json(const LoraConfig& config);
 

@@ -72,6 +72,20 @@ at::Tensor AdapterFile::tensor(const std::string& name) const {
   return all.narrow(0, p.begin, p.outputs).view({p.outputs, -1, p.experts}).select(2, p.expert);
 }
 
+std::string name_in_file(const LoraConfig& config, const std::string& module) {
+  if (config.kind == "adapter") return module.substr(0, module.rfind('.')) + ".adapter_default";
+  return kAdapterPrefix + module;
+}
+
+void AdapterFile::complete(LoraConfig& config) const {
+  const std::string prefix = kAdapterPrefix, values = ".lora_E", rotation = ".boft_R";
+  for (const auto& [name, entry] : entries_) {
+    if (config.kind == "adalora" && name.starts_with(prefix) && name.ends_with(values) && entry.shape.at(0) != config.r)
+      config.ranks_left[name.substr(prefix.size(), name.size() - prefix.size() - values.size())] = entry.shape[0];
+    if (config.kind == "boft" && name.ends_with(rotation) && entry.shape.at(0) == 1) config.boft.factors = 1;
+  }
+}
+
 void stack_factors(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config) {
   if (config.target_parameters.empty()) return;
   // By experts and stack: the factors of each expert, by side.

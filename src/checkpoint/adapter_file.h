@@ -28,6 +28,9 @@ class AdapterFile {
   // Those of stacked experts under the names that they have with factors of their own, gate and up with the same A.
   const std::map<std::string, TensorEntry>& entries() const { return entries_; }
   at::Tensor tensor(const std::string& name) const;
+  // What a configuration leaves to the shapes of the tensors: the ranks that AdaLoRA left of each layer, the factors
+  // of BOFT where PEFT made fewer than it was asked for (it makes one without its extension for GPUs).
+  void complete(LoraConfig& config) const;
 
  private:
   struct Piece {
@@ -41,6 +44,9 @@ class AdapterFile {
   std::map<std::string, TensorEntry> entries_;
   std::map<std::string, Piece> pieces_;
 };
+
+// What the names of a layer's parameters begin with in a file.
+std::string name_in_file(const LoraConfig& config, const std::string& module);
 
 // The other way round: tensors of single experts, which target_parameters means, become what PEFT writes.
 void stack_factors(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config);

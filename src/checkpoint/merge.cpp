@@ -18,6 +18,7 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/file_names.h"
+#include "checkpoint/make_delta.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/side_files.h"
@@ -41,12 +42,16 @@ class Changes {
  public:
   Changes(const MergePart& part, const TensorFolder& base, const std::vector<DiskForm>& forms)
       : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
+    require(config_.kind != "adapter", Fault::Usage, part.adapter.string(),
+            " holds bottlenecks behind layers, which are no change of a weight and cannot be merged: use it as it is "
+            "(--adapters)");
     const fs::path path = part.adapter / single_file(kAdapterWeights);
     require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no ", path.filename().string());
     file_ = std::make_shared<AdapterFile>(path, config_);
+    file_->complete(config_);
     std::vector<std::string> strangers;
     for (const auto& [name, entry] : file_->entries()) {
-      const auto [target, what] = meaning(name, base, forms);
+      const auto [target, what] = meaning(name, adapter_prefix(config_), base, forms);
       require(!target.empty() || what != "shift", Fault::Model, dir_.string(), ": the layer of ", name, kNoBias);
       const bool rows_of_tied = what == "rows" && !base.find(kHead);  // the head shares those of the table
       if (target.empty() || (rows_of_tied && target == kHead)) strangers.push_back(name);
@@ -57,7 +62,9 @@ class Changes {
     require(strangers.empty(), Fault::Model, "the adapter ", dir_.string(),
             " was made for another model (its base: ", config_.base_model, "): nothing in it is called ",
             join(strangers, ", "));
-    for (const auto& [target, parts] : parts_) check(target, parts, base);
+    if (config_.kind != "lora") make_deltas(base);
+    for (const auto& [target, parts] : parts_)
+      if (!deltas_.count(target)) check(target, parts, base);
   }
 
   bool has(const std::string& target) const { return parts_.count(target) > 0; }
@@ -67,6 +74,8 @@ class Changes {
   bool parts_from_twin(const std::string& target) const { return has(target) && !parts_.at(target).count("rows"); }
   // weight * (merged - W) for the rows [first, first + count) of W, which come as f32.
   at::Tensor change(const std::string& target, const at::Tensor& base, int64_t first) const {
+    if (const auto delta = deltas_.find(target); delta != deltas_.end())
+      return (delta->second->merged_rows(base, first) - base) * weight_;
     const auto& parts = parts_.at(target);
     const auto tensor = [&](const char* what) { return file_->tensor(parts.at(what)).to(at::kFloat); };
     if (parts.count("rows")) return changed_rows(target, tensor("rows"), base, first) * weight_;
@@ -113,8 +122,8 @@ class Changes {
   }
 
   // (base tensor, what the adapter's tensor is to it); an empty target when the base has no such tensor.
-  static std::pair<std::string, std::string> meaning(const std::string& name, const TensorFolder& base,
-                                                     const std::vector<DiskForm>& forms) {
+  static std::pair<std::string, std::string> meaning(const std::string& name, const std::string& own,
+                                                     const TensorFolder& base, const std::vector<DiskForm>& forms) {
     std::string rest = name;
     const std::string prefix = "base_model.model.";
     if (rest.rfind(prefix, 0) == 0) rest.erase(0, prefix.size());
@@ -130,6 +139,8 @@ class Changes {
         rest = rest.substr(0, rest.size() - std::string(ending).size()) + ".weight", what = meant;
     if (rest.ends_with(".lora_B.bias"))
       rest = rest.substr(0, rest.size() - std::string(".lora_B.bias").size()) + ".bias", what = "shift";
+    // Of other kinds than LoRA: the parameter's own name.
+    if (what.starts_with(own)) rest = rest.substr(0, rest.size() - what.size()) + "weight";
     if (what == "bias") what = "weight";  // replaced whole, like modules_to_save
     const std::string plain = without_base_layer(rest);
     if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
@@ -140,6 +151,26 @@ class Changes {
         if (base.find(other)) return {other, what};
     const std::string bare = bare_name(rest, rest.substr(0, rest.find('.')));
     return {base.find(bare) ? bare : "", what};
+  }
+
+  // The changes themselves, of kinds other than LoRA, with the file's values.
+  void make_deltas(const TensorFolder& base) {
+    for (const auto& [target, parts] : parts_) {
+      const TensorEntry* entry = base.find(target);
+      if (parts.count("weight")) continue;
+      require(entry && entry->shape.size() == 2, Fault::Model, "the adapter ", dir_.string(), " changes ", target,
+              ", which is no matrix of the base");
+      const DeltaPlace place{.module = module_of(target), .sides = {.in = entry->shape[1], .out = entry->shape[0]}};
+      auto delta = make_delta(config_, place);
+      delta->visit([&, &own = parts](const std::string& what, Param& p) {
+        const bool fits = own.count(what) && file_->entries().at(own.at(what)).shape == p.full;
+        require(fits, Fault::Model, "the adapter ", dir_.string(),
+                " was made for another model (its base: ", config_.base_model, "): its ", what, " for ", target,
+                " is missing or does not fit a tensor of that shape");
+        p.data = file_->tensor(own.at(what));
+      });
+      deltas_[target] = std::move(delta);
+    }
   }
 
   void check(const std::string& target, const std::map<std::string, std::string>& parts,
@@ -176,6 +207,7 @@ class Changes {
   double weight_;
   LoraConfig config_;
   std::shared_ptr<AdapterFile> file_;
+  std::map<std::string, std::unique_ptr<TrainedDelta>> deltas_;      // of kinds other than LoRA
   std::map<std::string, std::map<std::string, std::string>> parts_;  // base tensor -> what -> name in the file
 };
 

@@ -130,10 +130,15 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     instance->rehearse(rehearsal);
     return rehearsal.finish();
   }
-  if (const auto plan = read_launch(process_environment())) {
+  auto plan = read_launch(process_environment());
+  const int64_t wanted = instance->ranks ? instance->ranks() : 1;
+  if (!plan && wanted > 1 && read_rank(process_environment()).world == 1)
+    plan = LaunchPlan{.ranks = static_cast<int>(wanted)};
+  if (plan) {
     std::vector<std::string> argv = {program, command.info.name};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
-    if (instance->ranks_dir) return launch({.plan = *plan, .argv = argv, .log_dir = instance->ranks_dir()});
+    const auto logs = instance->ranks_dir ? instance->ranks_dir() : std::filesystem::path();
+    if (!logs.empty()) return launch({.plan = *plan, .argv = argv, .log_dir = logs});
     log_warning("NPROC_PER_NODE and NNODES are not used: apus ", command.info.name, " runs as one process");
   }
   return instance->run();

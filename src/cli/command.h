@@ -8,7 +8,8 @@
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's
 // args.json, read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()`
 // (download what is named by a hub's id). All run, in this order, before any device is opened or model is read. A
-// command that can run as several processes has `ranks_dir() const`: the folder for the output of all but the first.
+// command that can run as several processes has `ranks_dir() const`: the folder for the output of all but the first;
+// and one that starts them unasked `ranks() const`.
 // `rehearse(Rehearsal&) const` is what --dry_run true does instead of running (cli/rehearsal.h).
 #pragma once
 
@@ -44,7 +45,8 @@ struct Command {
     OptionTable table;
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check, fetch;
-    std::function<std::filesystem::path()> ranks_dir;  // empty: one process
+    std::function<std::filesystem::path()> ranks_dir;  // none, or one that gives an empty path: one process
+    std::function<int64_t()> ranks;                    // that are started where nobody has; none: 1
     std::function<int()> run;
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;
@@ -70,6 +72,7 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
   instance->fetch = [options] {
     if constexpr (requires { options->fetch(); }) options->fetch();
   };
+  if constexpr (requires { options->ranks(); }) instance->ranks = [options] { return options->ranks(); };
   if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
   instance->run = [options, run] { return run(*options); };
   instance->is_dry = [options] {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
@@ -92,12 +93,19 @@ void DeployOptions::fields(OptionTable& v) {
   v.at("vllm_data_parallel_size").honoured(&vllm_data_parallel_size, "with vllm: copies of the model").at_least(1);
   v.at("sglang_tp_size").honoured(&sglang_tp_size, "with sglang: devices that share each layer").at_least(1);
   for (const char* name : {"vllm_enable_expert_parallel", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
-                           "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"})
-    v.at(name).idle_for("the engine serves on one device; --device_map auto lays the model over several");
-  for (const char* name : {"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+                           "sglang_enable_ep_moe", "sglang_enable_dp_attention"})
+    v.at(name).idle_for(
+        "--tensor_model_parallel_size and --expert_model_parallel_size share a model out, --data_parallel_size makes "
+        "copies of it, --device_map auto lays it over several devices");
+  for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
-    v.at(name).idle_for("the engine makes one token of a sequence at a time, with the same answers");
+    v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
+  RankOptions::fields(v);
+  v("data_parallel_size", data_parallel_size,
+    "copies of the model, each with processes of its own: requests go to the one that has the fewest")
+      .at_least(1)
+      .at_most(1024);
   RunOptions::fields(v);
 }
 
@@ -120,8 +128,9 @@ void DeployOptions::take_foreign_backend(OptionTable& v) {
                         ": Apus's own engine serves, which batches continuously with a paged cache as it does; "
                         "--use_installed_backend true starts that program"));
   infer_backend = "engine";
-  for (const char* name : {"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
-                           "sglang_tp_size", "vllm_engine_kwargs", "sglang_engine_kwargs"})
+  foreign_tensor = vllm_tensor_parallel_size ? vllm_tensor_parallel_size : sglang_tp_size;
+  if (vllm_data_parallel_size && !v.given("data_parallel_size")) data_parallel_size = *vllm_data_parallel_size;
+  for (const char* name : {"vllm_pipeline_parallel_size", "vllm_engine_kwargs", "sglang_engine_kwargs"})
     if (v.given(name))
       v.notes.push_back(str("--", name, " has no effect: it is of that program; --device_map auto spreads a model"));
   vllm_tensor_parallel_size.reset(), vllm_pipeline_parallel_size.reset(), vllm_data_parallel_size.reset(),
@@ -150,6 +159,7 @@ void DeployOptions::resolve(OptionTable& v) {
     served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   }
   HubFlags::resolve();
+  RankOptions::resolve(v);
   TemplateOptions::resolve(v);
   if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
   if (infer_backend == "transformers") infer_backend = "pt";
@@ -176,10 +186,18 @@ void DeployOptions::check() const {
           "--adapters: with --infer_backend ", infer_backend,
           " give it a name that requests ask for: --adapters NAME=", adapters.empty() ? "" : adapters[0]);
   PlacementOptions::check(*this);
+  RankOptions::check(*this, *this, quantise.any());
+  require(!upstream() || ranks_of_copy() * data_parallel_size == 1, Fault::Usage,
+          "--tensor_model_parallel_size, --expert_model_parallel_size and --data_parallel_size are of --infer_backend "
+          "engine; the other server takes --vllm_tensor_parallel_size, --vllm_data_parallel_size or --sglang_tp_size");
   require(!upstream() || !quantise.any(), Fault::Usage,
           "--quant_method is of --infer_backend engine; the other server takes its own by --vllm_engine_kwargs or "
           "--sglang_engine_kwargs");
   quantise.check();
+  require(
+      drafting.spec().tokens == 0 || !upstream(), Fault::Usage,
+      "--speculative_config, --num_speculative_tokens, --speculative_ngram and --draft_model are of --infer_backend "
+      "engine; the other server is told by --vllm_engine_kwargs or --sglang_engine_kwargs");
   if (!upstream())
     ModelOptions::check();
   else if (vllm_server_base_url.empty()) {
@@ -198,6 +216,11 @@ void DeployOptions::check() const {
             "' is taken or empty; every model needs its own");
 }
 
+std::filesystem::path DeployOptions::ranks_dir() const {
+  if (ranks() == 1) return {};
+  return std::filesystem::path("logs") / local_time("%Y%m%d-%H%M%S");
+}
+
 void DeployOptions::rehearse(Rehearsal& r) const {
   if (upstream()) return;  // the other server knows what it needs
   const Json config = r.model(model);
@@ -208,6 +231,7 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
   spec.command = "deploy";
   hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
   r.plan(spec);
 }
 

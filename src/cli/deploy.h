@@ -2,6 +2,7 @@
 // The options of `apus deploy`; its body is run/deploy.cpp.
 #pragma once
 
+#include "cli/answer_ranks.h"
 #include "cli/task_options.h"
 #include "quant/wish.h"
 #include "serve/http_server.h"
@@ -17,6 +18,7 @@ struct DeployOptions : ModelOptions,
                        GenerationOptions,
                        EngineOptions,
                        TaskOptions,
+                       RankOptions,
                        RunOptions {
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   std::string host = "0.0.0.0";
@@ -39,6 +41,7 @@ struct DeployOptions : ModelOptions,
   std::string tool_call_parser = "auto";          // or the name of a format
   std::string reasoning_parser = "auto";          // auto, on, off
   int64_t max_waiting = 1000;                     // requests; 0: any number
+  int64_t data_parallel_size = 1;                 // copies of the model
   int64_t max_connections = 4096;
   int64_t max_body_mb = 32;
   int64_t drain_seconds = 60;
@@ -56,10 +59,13 @@ struct DeployOptions : ModelOptions,
   void fetch() {
     if (upstream() || model.empty()) return;  // there it may be a name that the other program knows
     ModelOptions::fetch();
-    settle(*this, *this, named_adapters().empty() ? adapter() : named_adapters().front().second);
+    TaskOptions::settle(*this, *this, named_adapters().empty() ? adapter() : named_adapters().front().second);
+    RankOptions::settle(*this);
   }
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
   void rehearse(Rehearsal& r) const;
+  int64_t ranks() const { return upstream() ? 1 : ranks_of_copy() * data_parallel_size; }
+  std::filesystem::path ranks_dir() const;
 
  private:
   void take_foreign_backend(OptionTable& v);

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -23,6 +25,7 @@
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_ref.h"
 #include "engine/answer/chat.h"
+#include "reward/reward.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -51,17 +54,6 @@ std::vector<fs::path> of_split(const std::vector<fs::path>& files, const std::st
 // What an example's answer says: the letter, or all of its solution.
 std::string shown_answer(const BenchmarkItem& item) {
   return item.choices.empty() ? item.solution : std::string(1, choice_letter(item.right));
-}
-
-// Examples are earlier turns of the talk.
-Json messages_of(const EvalOptions::Question& q) {
-  Json messages = Json::array();
-  for (const BenchmarkItem& example : q.examples) {
-    messages.push_back({{"role", "user"}, {"content", asked_text(example)}});
-    messages.push_back({{"role", "assistant"}, {"content", shown_answer(example)}});
-  }
-  messages.push_back({{"role", "user"}, {"content", asked_text(q.item)}});
-  return messages;
 }
 
 // The first rows of each group, as examples for the questions of that group.
@@ -104,6 +96,16 @@ std::string subject_of(const fs::path& file) {
 
 }  // namespace
 
+Json messages_of(const EvalOptions::Question& q) {
+  Json messages = Json::array();
+  for (const BenchmarkItem& example : q.examples) {
+    messages.push_back({{"role", "user"}, {"content", asked_text(example)}});
+    messages.push_back({{"role", "assistant"}, {"content", shown_answer(example)}});
+  }
+  messages.push_back({{"role", "user"}, {"content", asked_text(q.item)}});
+  return messages;
+}
+
 std::pair<std::string, std::string> named_rows(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) return {text, ""};
@@ -121,6 +123,12 @@ void EvalOptions::fields(OptionTable& v) {
   v("eval_method", eval_method,
     "generate: the model writes an answer. logprobs: the likeliest of the choices is its answer")
       .choices({"generate", "logprobs"});
+  v("num_samples", num_samples, "answers to each question, of which the mean counts; several need --temperature")
+      .at_least(1)
+      .at_most(1000);
+  v("eval_run_code", eval_run_code,
+    "humaneval: run the programs that the model writes, by python3, which may neither write files nor start processes "
+    "nor reach a network");
   v("eval_dataset_args", eval_dataset_args,
     "by set: {\"mmlu\": {\"dataset_id\": files or a hub's id, \"subset_list\": [subjects], \"few_shot_num\": examples "
     "before each question}}");
@@ -179,6 +187,12 @@ void EvalOptions::check() const {
     const bool elsewhere =
         !files.empty() || *benchmark.modelscope || (eval_dataset_args.is_object() && eval_dataset_args.contains(name));
     require(elsewhere, Fault::Usage, "--eval_dataset ", name, " is for rows of one's own: ", name, "=FILE");
+    require(
+        !benchmark.runs_code || eval_run_code, Fault::Usage, "--eval_dataset ", name,
+        ": its answers are programs, which have to be run: --eval_run_code true runs them by python3 with bounded "
+        "time and memory, able to read files, but neither to write any nor to start processes nor to reach a network");
+    require(!benchmark.runs_code || eval_method == "generate", Fault::Usage, "--eval_dataset ", name,
+            " is asked by --eval_method generate");
   }
   const Json none = Json::object(), &all = eval_dataset_args.is_object() ? eval_dataset_args : none;
   for (const auto& [name, settings] : all.items()) {
@@ -191,12 +205,14 @@ void EvalOptions::check() const {
           "' is not possible; dataset_id, local_path, subset_list and few_shot_num are (examples are the first rows)");
       require(key != "few_shot_num" || (value.is_number_integer() && value >= 0 && value <= 100), Fault::Usage,
               "--eval_dataset_args: ", name, ": few_shot_num is a whole number from 0 to 100");
-      require(key != "few_shot_num" || value == 0 || name != "ifeval", Fault::Usage,
-              "--eval_dataset_args: ifeval's rows have no answers that could stand as examples");
+      require(key != "few_shot_num" || value == 0 || (name != "ifeval" && name != "humaneval"), Fault::Usage,
+              "--eval_dataset_args: ", name, "'s rows have no answers that could stand as examples");
     }
   }
   require(eval_method != "logprobs" || base_url.empty(), Fault::Usage,
           "--eval_method logprobs needs the model itself: servers of chats do not tell how likely a given text is");
+  require(num_samples == 1 || (eval_method == "generate" && temperature.value_or(0) > 0), Fault::Usage,
+          "--num_samples ", num_samples, " needs --temperature above 0: without chance all answers are the same");
   InferOptions::check();
 }
 
@@ -260,15 +276,21 @@ void EvalOptions::read_set(size_t set) {
           groups.empty() ? "" : " of " + join(groups), apart.empty() ? "" : " beside those of examples");
 }
 
-void EvalOptions::fetch() {
+void EvalOptions::read_questions() {
   questions.clear();
   for (size_t set = 0; set < eval_dataset.size(); ++set) read_set(set);
+}
+
+void EvalOptions::fetch() {
+  read_questions();
   if (!client()) ModelOptions::fetch();
   if (dry_run) return;
   make_writable_dir(folder);
   LineWriter out(val_dataset[0]);
   for (size_t i = 0; i < questions.size(); ++i)
-    out.write(json_text({{"messages", messages_of(questions[i])}, {kRow, i}}));
+    for (int64_t sample = 0; sample < num_samples; ++sample)
+      out.write(json_text({{"messages", messages_of(questions[i])},
+                           {kRow, i * static_cast<size_t>(num_samples) + static_cast<size_t>(sample)}}));
   out.close();
   rows = question_sets();
 }
@@ -289,18 +311,22 @@ void EvalOptions::rehearse(Rehearsal& r) const {
 
 std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<double>& marks) {
   std::vector<EvalScore> out;
+  const auto each = static_cast<size_t>(o.num_samples);
   for (size_t set = 0; set < o.eval_dataset.size(); ++set) {
     const std::string name = named_rows(o.eval_dataset[set]).first;
-    EvalScore all{name, benchmark_named(name).metric, "", 0, 0};
+    EvalScore all{name, benchmark_named(name).metric, "", 0, 0}, any{name, str("pass@", each), "", 0, 0};
     std::map<std::string, EvalScore> groups;
     for (size_t i = 0; i < o.questions.size(); ++i) {
       if (o.questions[i].set != set) continue;
+      const double *const first = marks.data() + i * each, *const end = first + each;
+      const double mark = std::accumulate(first, end, 0.0) / static_cast<double>(each);
       EvalScore& group = groups[o.questions[i].item.group];
-      ++all.count, ++group.count;
-      all.score += marks[i], group.score += marks[i];
+      ++all.count, ++group.count, ++any.count;
+      all.score += mark, group.score += mark, any.score += *std::max_element(first, end) >= 1;
     }
-    all.score /= static_cast<double>(std::max<int64_t>(1, all.count));
+    for (EvalScore* sum : {&all, &any}) sum->score /= static_cast<double>(std::max<int64_t>(1, sum->count));
     out.push_back(all);
+    if (each > 1) out.push_back(any);
     if (groups.size() < 2) continue;
     for (auto& [title, group] : groups)
       out.push_back({name, all.metric, title, group.count, group.score / static_cast<double>(group.count)});
@@ -309,15 +335,49 @@ std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<doubl
 }
 
 namespace {
+const Benchmark& benchmark_of(const EvalOptions& o, const EvalOptions::Question& question) {
+  return benchmark_named(named_rows(o.eval_dataset[question.set]).first);
+}
+}  // namespace
 
-// The answers by question; empty: none came.
+std::vector<double> eval_marks(const EvalOptions& o, const std::vector<std::string>& answers) {
+  std::vector<double> marks(answers.size());
+  in_parallel(answers.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
+    const EvalOptions::Question& q = o.questions[i / static_cast<size_t>(o.num_samples)];
+    if (!answers[i].empty()) marks[i] = benchmark_of(o, q).judge(q.item, q.row, answers[i]);
+  });
+  return marks;
+}
+
+void write_reviews(const EvalOptions& o, const fs::path& file, const std::vector<std::string>& answers,
+                   const std::vector<double>& marks, bool all) {
+  LineWriter out(file.string());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const EvalOptions::Question& q = o.questions[i / static_cast<size_t>(o.num_samples)];
+    if (answers[i].empty() && !all) continue;
+    const BenchmarkItem& item = q.item;
+    const Json right = item.choices.empty() ? Json(item.solution) : Json(std::string(1, choice_letter(item.right)));
+    out.write(json_text({{"dataset", benchmark_of(o, q).name},
+                         {"group", item.group},
+                         {"question", asked_text(item)},
+                         {"examples", q.examples.size()},
+                         {"answer", answers[i]},
+                         {"right", right},
+                         {"score", marks[i]}}));
+  }
+  out.close();
+}
+
+namespace {
+
+// The answers, num_samples for each question; empty: none came.
 std::vector<std::string> asked(const EvalOptions& o) {
   const InferOptions& infer = o;
   if (o.client())
     infer_client(infer);
   else
     run_heavy("infer", &infer);
-  std::vector<std::string> answers(o.questions.size());
+  std::vector<std::string> answers(o.questions.size() * static_cast<size_t>(o.num_samples));
   LineReader in(o.result_path);
   for (std::string line; in.next(line);) {
     const Json record = parse_json(line, str(o.result_path, ":", in.number()));
@@ -384,31 +444,12 @@ std::vector<std::string> likeliest(const EvalOptions& o) {
   return answers;
 }
 
-std::vector<double> judged(const EvalOptions& o, const std::vector<std::string>& answers) {
-  std::vector<double> marks;
-  LineWriter out((fs::path(o.folder) / "reviews.jsonl").string());
-  for (size_t i = 0; i < o.questions.size(); ++i) {
-    const auto& [set, item, row, examples] = o.questions[i];
-    const Benchmark& benchmark = benchmark_named(named_rows(o.eval_dataset[set]).first);
-    marks.push_back(answers[i].empty() ? 0 : benchmark.judge(item, row, answers[i]));
-    const Json right = item.choices.empty() ? Json(item.solution) : Json(std::string(1, choice_letter(item.right)));
-    out.write(json_text({{"dataset", benchmark.name},
-                         {"group", item.group},
-                         {"question", asked_text(item)},
-                         {"examples", examples.size()},
-                         {"answer", answers[i]},
-                         {"right", right},
-                         {"score", marks.back()}}));
-  }
-  out.close();
-  return marks;
-}
-
 int run(const EvalOptions& o) {
   const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o);
-  const std::vector<double> marks = judged(o, answers);
+  const std::vector<double> marks = eval_marks(o, answers);
+  write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers, marks, true);
   const auto none = std::count(answers.begin(), answers.end(), "");
-  if (none > 0) log_warning(none, " questions have no answer, which counts as a wrong one");
+  if (none > 0) log_warning(none, " answers are missing, which count as wrong ones");
   Json report = {{"model", o.model.empty() ? o.base_url : o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
   std::vector<std::vector<std::string>> table = {{"set", "subset", "metric", "rows", "score"}};
   for (const EvalScore& s : eval_scores(o, marks)) {

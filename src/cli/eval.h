@@ -3,6 +3,7 @@
 // log-probabilities of their choices as `apus score` gives them; a table and files of the results.
 #pragma once
 
+#include <filesystem>
 #include <map>
 
 #include "cli/infer.h"
@@ -18,6 +19,8 @@ struct EvalOptions : InferOptions {
   std::string eval_method = "generate";  // generate, logprobs
   std::string eval_backend = "Native";
   Json eval_generation_config;
+  int64_t num_samples = 1;     // answers to each question
+  bool eval_run_code = false;  // answers that are programs are run
 
   struct Question {
     size_t set;  // of eval_dataset
@@ -31,6 +34,7 @@ struct EvalOptions : InferOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void read_questions();
   void fetch();
   void rehearse(Rehearsal& r) const;
 
@@ -40,6 +44,14 @@ struct EvalOptions : InferOptions {
   void read_set(size_t set);
 };
 
+// A question as a talk; examples are earlier turns.
+Json messages_of(const EvalOptions::Question& question);
+// What each answer is worth; an empty one is none, and worth nothing.
+std::vector<double> eval_marks(const EvalOptions& options, const std::vector<std::string>& answers);
+// Each answer with its question and mark, as lines of JSON; those that are none only with `all`.
+void write_reviews(const EvalOptions& options, const std::filesystem::path& file,
+                   const std::vector<std::string>& answers, const std::vector<double>& marks, bool all = false);
+
 // "mmlu=rows.jsonl" as its two parts; the second empty: the hub's.
 std::pair<std::string, std::string> named_rows(const std::string& text);
 
@@ -48,7 +60,8 @@ struct EvalScore {
   int64_t count = 0;
   double score = 0;  // the mean
 };
-// Of each set, and of each of its groups where it has several.
+// Of each set, and of each of its groups where it has several. marks: of every answer, num_samples for each question;
+// with several there is a line too for how many questions have at least one right answer (pass@n).
 std::vector<EvalScore> eval_scores(const EvalOptions& options, const std::vector<double>& marks);
 
 }  // namespace apus

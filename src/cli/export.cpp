@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/sizes.h"
 #include "checkpoint/adapted_folder.h"
+#include "checkpoint/adapter_config.h"
 #include "checkpoint/gguf_settings.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
@@ -195,8 +196,7 @@ void ExportOptions::check_merge() const {
   require(!adapters.empty(), Fault::Usage,
           "--adapters is needed: the folder of an adapter (a checkpoint of a LoRA run)");
   for (const std::string& dir : adapters)
-    require(fs::exists(fs::path(dir) / "adapter_config.json"), Fault::Usage, "--adapters ", dir,
-            " is no adapter: it holds no adapter_config.json",
+    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, " is no adapter: it holds no adapter_config.json",
             fs::exists(fs::path(dir) / "config.json") ? ". It is a whole model: give it with --model" : "");
   require(is_model(model), Fault::Usage, "the base model '", model, "' is not a folder here; give it with --model");
   require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage,
@@ -211,7 +211,7 @@ void ExportOptions::check_anew() const {
   if (adapters.empty())
     require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written anew");
   else
-    require(fs::exists(fs::path(adapters[0]) / "adapter_config.json"), Fault::Usage, "--adapters ", adapters[0],
+    require(is_adapter_dir(adapters[0]), Fault::Usage, "--adapters ", adapters[0],
             " is no adapter: it holds no adapter_config.json");
   check_output();
 }

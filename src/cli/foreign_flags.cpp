@@ -53,8 +53,6 @@ void foreign_training_fields(OptionTable& v) {
   v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "hub_always_push", "hub_revision"},
            "upload the finished folder with the hub's own client");
-  v.refuse({"eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit", "eval_generation_config"},
-           "evaluation during training is by loss, accuracy and --predict_with_generate");
   v.refuse({"mrl_dims"}, "this command trains causal language models");
   v.refuse(
       {"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",

@@ -73,14 +73,18 @@ void InferOptions::fields(OptionTable& v) {
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);
-  for (const char* name : {"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
-                           "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size",
-                           "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"})
-    v.at(name).idle_for("the engine answers on one device; --device_map auto lays the model over several");
-  for (const char* name : {"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+  for (const char* name : {"vllm_pipeline_parallel_size", "vllm_enable_expert_parallel", "sglang_pp_size",
+                           "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention"})
+    v.at(name).idle_for(
+        "--tensor_model_parallel_size and --expert_model_parallel_size share a model out, --device_map auto lays it "
+        "over several devices");
+  for (const char* name : {"vllm_data_parallel_size", "sglang_dp_size"})
+    v.at(name).idle_for("rows are shared out among the processes of NPROC_PER_NODE");
+  for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
-    v.at(name).idle_for("the engine makes one token of a sequence at a time, with the same answers");
+    v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
+  RankOptions::fields(v);
   RunOptions::fields(v);
 }
 
@@ -147,9 +151,16 @@ void InferOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
   after_resolve(v, *this);
   HubFlags::resolve();
+  RankOptions::resolve(v);
   TemplateOptions::resolve(v);
   if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
   if (load_data_args && val_dataset.empty()) take_kept_rows(v, adapters.empty() ? model : adapters.front());
+  if (foreign_tensor && interactive() && !v.given("tensor_model_parallel_size") && tensor_model_parallel_size > 1) {
+    v.notes.push_back(str("--vllm_tensor_parallel_size ", *foreign_tensor,
+                          " has no effect: a chat runs in one process; --device_map auto lays the model over several "
+                          "devices"));
+    tensor_model_parallel_size = 1;
+  }
   if (infer_backend == "transformers") infer_backend = "pt";
   take_foreign_backend(*this, v);
   if (infer_backend == "engine" && max_batch_size) {
@@ -164,8 +175,12 @@ void InferOptions::check() const {
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
+  drafting.spec();
   quantise.check();
   PlacementOptions::check(*this);
+  RankOptions::check(*this, *this, quantise.any());
+  require(!shares_parts() || !interactive(), Fault::Usage,
+          "a chat runs in one process: give rows by --val_dataset, or `apus deploy`, which serves a page to chat on");
   require(!use_installed_backend, Fault::Usage,
           "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
@@ -228,6 +243,14 @@ std::string default_result_path(const InferOptions& o) {
   return (result_folder(o) / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string();
 }
 
+std::filesystem::path InferOptions::ranks_dir() const {
+  // A chat, and what is not words, come from one process.
+  if (client() || interactive() || !gives_words(*this)) return {};
+  const std::filesystem::path named = result_path == "-" ? "" : result_path;
+  const auto beside = named.has_parent_path() ? named.parent_path() : named.empty() ? result_folder(*this) : ".";
+  return beside / "logs" / local_time("%Y%m%d-%H%M%S");
+}
+
 void InferOptions::rehearse(Rehearsal& r) const {
   r.questions(rows);
   if (client()) return;  // the model is the server's
@@ -239,6 +262,7 @@ void InferOptions::rehearse(Rehearsal& r) const {
   if (placed()) return r.placement({*this, *this, this, adapter()});
   PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
   hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
   r.plan(spec);
 }
 

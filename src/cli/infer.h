@@ -2,6 +2,7 @@
 // The options of `apus infer`; its body is run/infer.cpp.
 #pragma once
 
+#include "cli/answer_ranks.h"
 #include "cli/task_options.h"
 #include "data/results/row_book.h"
 #include "quant/wish.h"
@@ -17,6 +18,7 @@ struct InferOptions : ModelOptions,
                       GenerationOptions,
                       EngineOptions,
                       TaskOptions,
+                      RankOptions,
                       RunOptions {
   quant::Wish quantise;                  // of a plain checkpoint's weights, while they are loaded
   std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
@@ -49,7 +51,8 @@ struct InferOptions : ModelOptions,
     rows = question_sets();
     if (client()) return;  // there the model's name is the other server's business
     ModelOptions::fetch();
-    settle(*this, *this, adapter());
+    TaskOptions::settle(*this, *this, adapter());
+    RankOptions::settle(*this);
     require(gives_words(*this) || !interactive(), Fault::Usage, "this model gives no words to chat with (--task_type ",
             task_type, "): give it rows by --val_dataset");
     for (QuestionSet& set : rows) set.whole = !gives_words(*this);
@@ -57,6 +60,8 @@ struct InferOptions : ModelOptions,
   std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
   std::vector<QuestionSet> rows;                   // they, after fetch()
   void rehearse(Rehearsal& r) const;
+  int64_t ranks() const { return client() ? 1 : ranks_of_copy(); }
+  std::filesystem::path ranks_dir() const;
 };
 
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);

@@ -267,9 +267,10 @@ void EngineOptions::fields(OptionTable& v) {
             "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
             "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
            "one device generates: choose it with --device", "1");
-  v.refuse({"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
-            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"},
-           "the engine makes one token of a sequence at a time; leave it out");
+  v.include(drafting);
+  v.refuse({"sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
+            "sglang_speculative_num_draft_tokens"},
+           "the engine guesses by --speculative_ngram or --draft_model; leave it out");
   v.refuse({"lmdeploy_quant_policy"}, "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "0");
   v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype"},
            "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "auto");

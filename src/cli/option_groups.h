@@ -97,6 +97,7 @@ struct GenerationOptions : SamplingWishes {
 
 struct EngineOptions {
   EngineSpec engine;
+  DraftOptions drafting;
   std::optional<double> kv_cache_gb;  // the cache's size in GiB; absent: from the memory, and what the context needs
   void fields(OptionTable& v);
 };

@@ -49,6 +49,7 @@ void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   spec.row_copies = pairs ? 2 : 1;
   spec.train.frozen_copies = !spec.tuning.lora && (type == "dpo" || type == "kto" || type == "grpo") ? 1 : 0;
   if (type != "grpo") return;
+  spec.train.rolls_out = spec.train.all_read_answers = true;
   spec.row_tokens += o.max_completion_length;
   spec.train.cache_bytes = static_cast<double>(o.num_generations * spec.rows * spec.row_tokens) *
                            cache_bytes_per_token(spec.model, spec.element());
@@ -77,6 +78,7 @@ PlanSpec plan_spec(const PlanOptions& o) {
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) {
     spec.train.devices = static_cast<int>(o.devices);
+    if (o.shares_parts()) share_out(spec, o.tensor_model_parallel_size, o.expert_model_parallel_size);
     return spec;
   }
   spec.train.accumulation = o.accumulation(std::max<int64_t>(1, o.devices / o.row_sharers()));
@@ -122,10 +124,14 @@ void PlanOptions::check() const {
       !search || !shares_parts(), Fault::Usage,
       "--search tries micro-batches, recompute and --deepspeed, not meshes: leave out --tensor_model_parallel_size, "
       "--expert_model_parallel_size and --pipeline_model_parallel_size");
+  require(of == "sft" || of == "pt" || of == "rlhf" || pipeline_model_parallel_size == 1, Fault::Usage,
+          "--pipeline_model_parallel_size is of training: answers take --tensor_model_parallel_size and "
+          "--expert_model_parallel_size");
   require(!shares_parts() || devices % least_ranks() == 0, Fault::Usage, "a model in such parts needs ", least_ranks(),
           " devices, or a multiple: give --devices ", least_ranks());
-  require(!shares_parts() || sharding().stage < (pipeline_model_parallel_size > 1 ? 2 : 3), Fault::Usage,
-          "weights that are shared out by rows as well are not available: give --deepspeed zero1");
+  const bool matrices_alone = expert_model_parallel_size * pipeline_model_parallel_size == 1;
+  require(!shares_parts() || matrices_alone || sharding().stage < (pipeline_model_parallel_size > 1 ? 2 : 3),
+          Fault::Usage, "weights that are shared out by rows as well are not available: give --deepspeed zero1");
   check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/nearest.h"
+#include "checkpoint/adapter_config.h"
 #include "quant/size.h"
 
 namespace apus {
@@ -22,10 +23,15 @@ double element_of(const std::optional<std::string>& wanted, const ModelFacts& mo
 
 TuningSpec tuning_of(const TunerOptions& o) {
   TuningSpec t;
-  t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
+  t.lora = o.lora(), t.dropout = o.lora_dropout, t.dora = o.use_dora;
+  LoraConfig config{.r = o.lora_rank};
+  if (o.lora()) o.kinds.describe(o.tuner_type, config);
+  t.kind = config.kind, t.boft = config.boft, t.rank = config.r;
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
   t.target_modules = o.target_modules, t.target_parameters = o.target_parameters, t.modules_to_save = o.modules_to_save,
   t.target_regex = o.target_regex.value_or("");
+  t.token_rows =
+      listed_token_rows(o.trainable_token_indices, [](const std::string&) { return 0; });  // their number counts
   t.groups = {.llm = o.freeze_llm, .vit = o.freeze_vit, .aligner = o.freeze_aligner};
   t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;
   t.freeze_regex = o.freeze_parameters_regex, t.train_regex = o.trainable_parameters_regex;
@@ -50,6 +56,15 @@ void row_tokens(const TemplateOptions& prompt, const DataOptions& data, PlanSpec
 
 }  // namespace
 
+namespace {
+constexpr int64_t kOfMachine = 8;  // devices, where nothing says it
+
+int shard_group(int64_t wanted, int64_t devices, PlanSpec& spec) {
+  if (wanted == 0) spec.assumptions.push_back(str("a machine has ", std::min(kOfMachine, devices), " devices"));
+  return static_cast<int>(std::min(wanted > 0 ? wanted : kOfMachine, devices));
+}
+}  // namespace
+
 PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices) {
   const TrainOptions& o = flags.train;
   PlanSpec spec;
@@ -62,6 +77,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
     const Sharding& sharding = o.sharding();
     spec.train.zero = sharding.stage, spec.train.on_host = sharding.on_host;
     spec.train.release_after_forward = sharding.release_after_forward;
+    if (sharding.group) spec.train.shard_devices = shard_group(*sharding.group, devices, spec);
   }
   spec.train.recompute = recompute_of(o, spec.model), spec.train.towers_again = o.towers_again();
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
@@ -92,6 +108,11 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
                 .memory_share = e.engine.memory_fraction,
                 .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
   return spec;
+}
+
+void share_out(PlanSpec& spec, int64_t tensor, int64_t experts) {
+  spec.share = {.tensor = tensor, .experts = experts, .stages = {}};
+  spec.train.devices = 1;  // of one copy's part
 }
 
 PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {

@@ -23,6 +23,8 @@ struct TrainingFlags {
 PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices);
 PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
                         const DeviceFacts& device);
+// Of inference: so many devices share out matrices and experts.
+void share_out(PlanSpec& spec, int64_t tensor, int64_t experts);
 PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
 
 // Counts the weights of linear layers as they will be held: by the checkpoint's quantization_config, or --quant_method.

@@ -17,6 +17,10 @@ void RolloutOptions::fields(OptionTable& v) {
     v.at(name).idle_for(
         "the engine serves on one device; --device_map auto lays the model over several, and several "
         "servers share the answers of a trainer");
+  for (const char* name : {"tensor_model_parallel_size", "expert_model_parallel_size", "data_parallel_size"})
+    v.at(name).refused(
+        "a trainer sends whole weights to one process: --device_map auto lays the model over several devices, and "
+        "several servers share the answers of a trainer");
   PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
 }

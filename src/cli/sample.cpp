@@ -17,6 +17,8 @@
 #include "cli/command.h"
 #include "cli/infer_client.h"
 #include "cli/rehearsal.h"
+#include "cli/sample_prm.h"
+#include "environment/plugin.h"
 #include "reward/reward.h"
 
 namespace apus {
@@ -40,6 +42,35 @@ Choice best_answers(const std::vector<double>& scores, int64_t best, double thre
   if (easy && static_cast<double>(good) > *easy * static_cast<double>(scores.size())) return out;
   for (const size_t i : order)
     if (static_cast<int64_t>(out.kept.size()) < best && scores[i] > threshold) out.kept.push_back(i);
+  return out;
+}
+
+namespace {
+
+// Between 0 and 1; where all are alike, what they are, at most 1. Below all is who has no opinion (-inf).
+std::vector<double> evened(std::vector<double> scores) {
+  double least = INFINITY, most = -INFINITY;
+  for (const double score : scores)
+    if (std::isfinite(score)) least = std::min(least, score), most = std::max(most, score);
+  for (double& score : scores)
+    if (std::isfinite(score)) score = least == most ? std::min(1.0, least) : (score - least) / (most - least);
+  return scores;
+}
+
+}  // namespace
+
+Choice best_answers(const Marks& marks, int64_t best, double reward_threshold, double prm_threshold,
+                    std::optional<double> easy) {
+  if (marks.process.empty()) return best_answers(marks.rewards, best, reward_threshold, easy);
+  if (marks.rewards.empty()) return best_answers(marks.process, best, prm_threshold, {});
+  if (best_answers(marks.rewards, best, reward_threshold, easy).kept.empty()) return {};
+  const std::vector<double> rewards = evened(marks.rewards), process = evened(marks.process);
+  std::vector<double> both;
+  for (size_t i = 0; i < rewards.size(); ++i) both.push_back(10 * rewards[i] + process[i]);
+  Choice out = best_answers(both, std::ssize(both), -INFINITY, {});
+  std::erase_if(out.kept,
+                [&](size_t i) { return marks.rewards[i] <= reward_threshold || marks.process[i] <= prm_threshold; });
+  out.kept.resize(std::min(out.kept.size(), static_cast<size_t>(best)));
   return out;
 }
 
@@ -71,11 +102,15 @@ void SampleOptions::fields(OptionTable& v) {
   v("orm_model", orm_model, "math: --reward_funcs accuracy, in other scripts' words").choices({"math"});
   v("engine_kwargs", engine_kwargs, "{\"base_url\": ...} with client");
   v.no_effect({"num_sampling_batch_size", "num_sampling_batches"}, "the engine makes its own batches");
-  v.refuse({"prm_model", "prm_threshold"},
-           "rewards are functions and programs: --reward_funcs external:./judge.sh with a program that asks the model, "
-           "and --reward_threshold",
-           "0.0");
+  v("prm_model", prm_model,
+    "a process reward model: the folder of one with a head of one number, external:PROGRAM, or a name of "
+    "--external_plugins");
+  v("prm_step_separator", prm_step_separator,
+    "text between the steps of an answer, each of which is judged with those before it, and the worst counts")
+      .shown_default("the answer is one step");
+  v("prm_threshold", prm_threshold, "an answer is kept when the process reward model gives it more than this");
   v.include(reward);
+  reward.PluginOptions::fields(v);
   for (const char* name : {"val_dataset", "load_data_args", "val_dataset_sample", "metric"})
     v.at(name).refused("--dataset names the questions");
   v.at("result_path").refused("--output_dir and --output_file say where the rows go");
@@ -112,9 +147,13 @@ void SampleOptions::check() const {
               (data_range.size() == 2 && data_range[1] >= 1 && data_range[0] >= 0 && data_range[0] < data_range[1] &&
                std::floor(data_range[0]) == data_range[0] && std::floor(data_range[1]) == data_range[1]),
           Fault::Usage, "--data_range needs the number of a part and how many there are: --data_range 0 4");
-  require(sampler_engine != "no" || (!cache_files.empty() && !reward.reward_funcs.empty()), Fault::Usage,
-          "--sampler_engine no judges the answers in --cache_files with --reward_funcs: give both");
+  require(sampler_engine != "no" || (!cache_files.empty() && (!reward.reward_funcs.empty() || prm_model)), Fault::Usage,
+          "--sampler_engine no judges the answers in --cache_files with --reward_funcs or --prm_model: give both");
   reward.check();
+  check_plugins(reward, reward.reward_funcs, nullptr);
+  require(!prm_model || (*prm_model != "qwen_max" && *prm_model != "client"), Fault::Usage, "--prm_model ",
+          prm_model.value_or(""), " asks a server to judge: --reward_funcs judge --judge_url URL does");
+  require(prm_model || prm_step_separator.empty(), Fault::Usage, "--prm_step_separator belongs to --prm_model");
   if (sampler_engine != "no") InferOptions::check();
 }
 
@@ -141,6 +180,8 @@ void SampleOptions::fetch() {
     asked = {asked.begin() + static_cast<long>(begin), asked.begin() + static_cast<long>(end)};
   }
   require(!asked.empty(), Fault::Data, "--dataset holds no question");
+  if (prm_model && !prm_is_function(*this, plugins_of(reward, Json::object(), nullptr).get()))
+    prm_model = fetched_model(*prm_model, true, "--prm_model");
   if (sampler_engine == "no") return;
   if (!client()) ModelOptions::fetch();
   if (dry_run) return;
@@ -161,6 +202,7 @@ void SampleOptions::fetch() {
 void SampleOptions::rehearse(Rehearsal& r) const {
   r.right("questions", str(asked.size(), ", ", num_return_sequences, " answers each"));
   r.output(result_file());
+  if (prm_model && fs::is_directory(*prm_model)) r.model(*prm_model);
   if (client() || sampler_engine == "no") return;
   r.model(model);
   r.adapters(adapters);
@@ -210,15 +252,18 @@ Json kept_row(const SampleOptions::Asked& one, const Json& answer) {
 int run(const SampleOptions& o) {
   std::vector<SampleOptions::Asked> asked = o.asked;
   o.sampler_engine == "no" ? take_cached(o, asked) : ask(o, asked);
-  const bool judges = !o.reward.reward_funcs.empty();
-  std::unique_ptr<Rewards> rewards = judges ? std::make_unique<Rewards>(o.reward) : nullptr;
+  const bool rewarded = !o.reward.reward_funcs.empty(), judges = rewarded || o.prm_model;
+  const std::shared_ptr<Plugins> plugins = plugins_of(o.reward, Json::object(), nullptr);
+  std::unique_ptr<Rewards> rewards = rewarded ? std::make_unique<Rewards>(o.reward, plugins) : nullptr;
   make_writable_dir(o.output_dir);
+  const auto process = o.prm_model ? process_scores(o, asked, plugins) : std::vector<std::vector<double>>(asked.size());
   std::error_code code;
   fs::remove(o.result_file(), code);
   LineWriter out(o.result_file());
   int64_t kept = 0, left_out = 0;
   double sum = 0, count = 0;
-  for (const SampleOptions::Asked& one : asked) {
+  for (size_t q = 0; q < asked.size(); ++q) {
+    const SampleOptions::Asked& one = asked[q];
     if (!judges) {
       for (const Json& answer : one.answers) out.write(json_text(kept_row(one, answer))), ++kept;
       continue;
@@ -227,14 +272,18 @@ int run(const SampleOptions& o) {
     if (!row.contains("solution") && !one.label.empty()) row["solution"] = one.label;
     std::vector<RewardInput> inputs;
     for (const Json& answer : one.answers) inputs.push_back({.completion = answer.get<std::string>(), .row = &row});
-    const std::vector<double> scores = rewards->score(inputs).totals;
+    const Marks marks{rewarded ? rewards->score(inputs).totals : std::vector<double>(), process[q]};
+    const std::vector<double>& scores = rewarded ? marks.rewards : marks.process;
     for (const double score : scores) sum += score, ++count;
-    const Choice choice = best_answers(scores, o.n_best_to_keep, o.reward_threshold, o.easy_query_threshold);
+    const Choice choice =
+        best_answers(marks, o.n_best_to_keep, o.reward_threshold, o.prm_threshold, o.easy_query_threshold);
     left_out += choice.kept.empty();
+    const auto worse = [&](const std::vector<double>& of, size_t i) { return !of.empty() && of[choice.worst] < of[i]; };
     for (const size_t i : choice.kept) {
       Json best = kept_row(one, one.answers[i]);
-      if (scores[choice.worst] < scores[i]) best["rejected_response"] = one.answers[choice.worst];
-      best["reward"] = scores[i];
+      if (worse(marks.rewards, i) || worse(marks.process, i)) best["rejected_response"] = one.answers[choice.worst];
+      if (rewarded) best["reward"] = marks.rewards[i];
+      if (o.prm_model) best["prm_score"] = marks.process[i];
       out.write(json_text(best));
       ++kept;
     }

@@ -14,6 +14,9 @@ struct SampleOptions : InferOptions {
   std::string sampler_type = "sample", sampler_engine = "engine";  // engine, no, client and other programs' names
   std::optional<std::string> orm_model;                            // an old name of a reward: math is accuracy
   double reward_threshold = 0;
+  std::optional<std::string> prm_model;  // a folder, external:PROGRAM, or one of --external_plugins
+  std::string prm_step_separator;
+  double prm_threshold = 0;
   std::string output_dir = "sample_output", output_file;
   bool override_exist_file = false;
   int64_t num_return_sequences = 64, n_best_to_keep = 5;
@@ -44,5 +47,13 @@ struct Choice {
 };
 // Those above `threshold`, at most `best`; none where more than `easy` of all are (the question teaches nothing).
 Choice best_answers(const std::vector<double>& scores, int64_t best, double threshold, std::optional<double> easy);
+// The same by rewards and what a process reward model says, of which one may be empty. An answer has to be above both
+// thresholds; the order is that of ten times the reward and once the other, each between 0 and 1 over the question's
+// answers. Only rewards make a question easy.
+struct Marks {
+  std::vector<double> rewards, process;
+};
+Choice best_answers(const Marks& marks, int64_t best, double reward_threshold, double prm_threshold,
+                    std::optional<double> easy);
 
 }  // namespace apus

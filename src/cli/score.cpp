@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/nearby.h"
 #include "cli/command.h"
@@ -35,12 +36,14 @@ void ScoreOptions::fields(OptionTable& v) {
   text_alone(v);
   without_effect<GenerationOptions>(v, "nothing is generated");
   untrained_fields(v);
+  RankOptions::fields(v);
   RunOptions::fields(v);
 }
 
 void ScoreOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
   HubFlags::resolve();
+  RankOptions::resolve(v);
   TemplateOptions::resolve(v);
 }
 
@@ -48,9 +51,17 @@ void ScoreOptions::check() const {
   ModelOptions::check();
   quantise.check();
   PlacementOptions::check(*this);
+  RankOptions::check(*this, *this, quantise.any());
   check_encoding(encoding);
   for (const std::string& file : dataset)  // said before the model is loaded
     require(file == "-" || std::filesystem::exists(file), Fault::Io, "--dataset ", file, " is not here", nearby(file));
+}
+
+// Every process would score all rows: it is for those that hold a part of the model.
+std::filesystem::path ScoreOptions::ranks_dir() const {
+  if (!shares_parts()) return {};
+  const std::filesystem::path named = result_path == "-" ? "" : result_path;
+  return (named.has_parent_path() ? named.parent_path() : ".") / "logs" / local_time("%Y%m%d-%H%M%S");
 }
 
 void ScoreOptions::rehearse(Rehearsal& r) const {
@@ -63,6 +74,7 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
   if (placed()) return r.placement({*this, *this, nullptr, adapter()});
   PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, device_facts(device));
   hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
   r.plan(spec);
 }
 

@@ -2,14 +2,14 @@
 // The options of `apus score`; its body is run/score.cpp.
 #pragma once
 
-#include "cli/option_groups.h"
+#include "cli/answer_ranks.h"
 #include "quant/wish.h"
 
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RunOptions {
+struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RankOptions, RunOptions {
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input.
   std::vector<std::string> dataset;
@@ -23,6 +23,12 @@ struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOp
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch() {
+    ModelOptions::fetch();
+    RankOptions::settle(*this);
+  }
+  int64_t ranks() const { return ranks_of_copy(); }
+  std::filesystem::path ranks_dir() const;
   void rehearse(Rehearsal& r) const;
 };
 

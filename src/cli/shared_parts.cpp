@@ -15,8 +15,6 @@ const std::set<std::string> kCutMatrices = {
     "cohere2",          "ernie4_5",       "ernie4_5_moe", "exaone4",   "gemma2",  "gemma3_text", "glm4_moe",  "granite",
     "hunyuan_v1_dense", "hunyuan_v1_moe", "llama",        "mistral",   "mixtral", "qwen2",       "qwen2_moe", "qwen3",
     "qwen3_moe",        "seed_oss",       "smollm3",      "starcoder2"};
-// Of those whose layers are all alike and hand on hidden states alone.
-const std::set<std::string> kStaged = {"llama", "qwen2", "qwen3", "qwen3_moe"};
 
 std::string known(const std::set<std::string>& families) {
   return join(std::vector<std::string>(families.begin(), families.end()));
@@ -40,9 +38,10 @@ std::string why_not(const ModelParts& parts, const ModelFacts& facts, const std:
   if (parts.experts > facts.experts && parts.experts > 1)
     return str("--expert_model_parallel_size ", parts.experts, ": the layers of ", model, " have ", facts.experts,
                " experts: give that many at most");
-  if (parts.stages > 1 && kStaged.count(facts.type) == 0)
-    return str("--pipeline_model_parallel_size is not available for ", facts.type, " models, only for ", known(kStaged),
-               ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
+  // All decoders of text hand on hidden states alone. A tower's features go to layers behind the first.
+  if (parts.stages > 1 && facts.seeing)
+    return str("--pipeline_model_parallel_size is not available for ", facts.type,
+               " models, which see or hear: --deepspeed zero3 makes room in another way");
   if (parts.stages > 1 && facts.experts > 0 && parts.dora)
     return "--use_dora on mixtures of experts is not available with --pipeline_model_parallel_size: leave it out";
   return "";

@@ -88,6 +88,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
+  BenchmarkFlags::fields(v);
   algorithm_fields(v);
   RunOptions::fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
@@ -194,9 +195,10 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
   if (tuner_type == "lora_llm") tuner_type = "lora";  // the whole model is the language model
+  kinds.note_others(v, tuner_type);
   if (!lora())
-    for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules",
-                             "target_regex", "target_parameters", "modules_to_save", "init_weights"})
+    for (const char* name : {"lora_dtype", "lora_bias", "target_modules", "target_regex", "target_parameters",
+                             "modules_to_save", "trainable_token_indices", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   new_special_tokens = listed_tokens(new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
@@ -211,11 +213,12 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   remember_settings(v);
 }
 
-// The tuner's settings are those of LoRA; a full run has none to compare.
+// The tuner's settings are those of its adapter; a full run has none to compare.
 void TrainCommandOptions::remember_settings(const OptionTable& v) {
   exact = noted = Json::object();
   for (const Option* option : v.with(&Option::is_exact))
-    if (lora() || option->group != "Tuner" || option->name == "tuner_type") exact[option->name] = all[option->name];
+    if (option->group != "Tuner" || option->name == "tuner_type" || (lora() && kinds.reads(option->name, tuner_type)))
+      exact[option->name] = all[option->name];
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
 
@@ -241,7 +244,7 @@ void TrainCommandOptions::check() const {
   DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
-  own.check(*this, ranks);
+  own.check(*this, std::max<int64_t>(1, ranks / row_sharers()));
   if (own.knows_reference()) reference.check(own.uses_reference());
   require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
@@ -269,15 +272,14 @@ void TrainCommandOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
+  check_benchmarks(ranks);
   check_update_in_backward(ranks);
   check_sharding(ranks);
   check_sequence_parallel(ranks);
   check_tensor_parallel(ranks);
   check_pipeline_parallel(ranks);
+  check_adapter_kind(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
-  require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
-          " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
-          "zero1 or zero2");
   require(!reference.precompute_ref_log_probs, Fault::Usage,
           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
           "the reference is shared out as well");
@@ -347,10 +349,16 @@ void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
           " needs as many processes, or a multiple of it, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
           ": start with NPROC_PER_NODE=", sequence_parallel_size);
   const AlgorithmInfo& info = algorithm_info(algorithm);
-  require(!info.rolls_out() && info.head != Head::None, Fault::Usage, "--sequence_parallel_size is not available for ",
-          asked_by(algorithm, info),
+  require((!info.rolls_out() || algorithm == "grpo") && info.head != Head::None, Fault::Usage,
+          "--sequence_parallel_size is not available for ", asked_by(algorithm, info),
           info.rolls_out() ? ", which draws answers" : ", which compares the rows of all processes",
-          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto and rm");
+          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto, rm and grpo");
+  require(own.group_sharers(*this, ranks / sequence_parallel_size) <= 1, Fault::Usage,
+          "--sequence_parallel_size with --rlhf_type grpo needs whole groups in a process: raise "
+          "--gradient_accumulation_steps or --steps_per_generation until a process has a multiple of "
+          "--num_generations answers");
+  require(all.value("chord_sft_dataset", Json::array()).empty() && !all.value("partial_rollout", false), Fault::Usage,
+          "--chord_sft_dataset and --partial_rollout are not available with --sequence_parallel_size: leave one out");
   require(neftune_noise_alpha == 0, Fault::Usage,
           "--neftune_noise_alpha draws its noise for whole rows: leave it out with --sequence_parallel_size");
   require(!predict_with_generate, Fault::Usage,
@@ -374,9 +382,12 @@ void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
   require(possible.count(algorithm) > 0, Fault::Usage, flag, " is not available for ",
           asked_by(algorithm, algorithm_info(algorithm)),
           "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo and kto");
-  require(sharding().stage < 3, Fault::Usage, flag,
+  require(sharding().stage < 3 || (experts == 1 && pipeline_model_parallel_size == 1), Fault::Usage, flag,
           " with weights shared out by rows as well is not available: use --deepspeed zero1 or zero2 with it, or zero3 "
           "without it");
+  require(sharding().stage < 3 || !sharding().group, Fault::Usage,
+          "--shard_group_size and hybrid_shard are not available with ", flag,
+          ", whose processes make groups already: leave it out");
   const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
   require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
           " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with ", flag);
@@ -428,12 +439,21 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   count_other_models(own, model, lora(), r, spec.train);
+  const AlgorithmInfo& info = algorithm_info(algorithm);
+  spec.train.rolls_out = info.rolls_out() || predict_with_generate, spec.train.all_read_answers = info.asks_rows;
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
-    const int64_t answer = algorithm_info(algorithm).asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
+    const int64_t answer = info.asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
     spec.row_tokens = longest + answer, spec.assumptions.clear();
     spec.count_tokens();
   }
   spec.count_media(media);
+  if (spec.train.rolls_out && info.asks_rows) {  // all answers of a round, in the engine at once
+    const Json asked = all.value("steps_per_generation", Json());
+    const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0);
+    spec.train.cache_bytes =
+        static_cast<double>(std::min<int64_t>(256, per_device_train_batch_size * micro_batches) * spec.row_tokens) *
+        cache_bytes_per_token(spec.model, spec.element());
+  }
   hold_quantised(spec, config, quantise);
   r.plan(spec);
 }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "cli/benchmark_flags.h"
 #include "cli/command.h"
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
@@ -24,6 +25,7 @@ struct TrainCommandOptions : ModelOptions,
                              TunerOptions,
                              TrainOptions,
                              GenerationOptions,  // of --predict_with_generate
+                             BenchmarkFlags,
                              RunOptions {
   explicit TrainCommandOptions(std::string algorithm = "sft");
   std::string algorithm;       // under which it is registered: the command's name, or its --rlhf_type or --task_type
@@ -37,10 +39,12 @@ struct TrainCommandOptions : ModelOptions,
 
   double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
   int64_t ranks() const;  // processes of the run
+  void check_benchmarks(int64_t ranks) const;
   void check_update_in_backward(int64_t ranks) const;
   void check_sequence_parallel(int64_t ranks) const;
   void check_tensor_parallel(int64_t ranks) const;
   void check_pipeline_parallel(int64_t ranks) const;
+  void check_adapter_kind(int64_t ranks) const;
   void check_stages(const ModelFacts& facts) const;
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;

@@ -113,33 +113,11 @@ void other_tuners(OptionTable& v) {
   v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
             "lora_ga_stable_gamma"},
            "use --init_weights pissa or olora");
-  v.refuse({"fourier_n_frequency",
-            "fourier_scaling",
-            "boft_block_size",
-            "boft_block_num",
-            "boft_n_butterfly_factor",
-            "boft_dropout",
-            "vera_rank",
-            "vera_projection_prng_key",
-            "vera_dropout",
-            "vera_d_initial",
-            "adapter_act",
-            "adapter_length",
-            "adalora_target_r",
-            "adalora_init_r",
-            "adalora_tinit",
-            "adalora_tfinal",
-            "adalora_deltaT",
-            "adalora_beta1",
-            "adalora_beta2",
-            "adalora_orth_reg_weight",
-            "llamapro_num_new_blocks",
-            "llamapro_num_groups",
-            "reft_rank",
-            "reft_layers",
-            "reft_intervention_type",
+  v.refuse({"fourier_n_frequency", "fourier_scaling", "vera_rank", "vera_projection_prng_key", "vera_dropout",
+            "vera_d_initial", "llamapro_num_new_blocks", "llamapro_num_groups", "reft_layers", "reft_intervention_type",
             "reft_args"},
-           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio) and full are available");
+           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft, adapter, "
+           "longlora and full are available");
 }
 
 }  // namespace
@@ -147,10 +125,10 @@ void other_tuners(OptionTable& v) {
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
   v("tuner_type", tuner_type,
-    "train low-rank factors beside the weights, or the weights themselves; lora_llm: factors in the language model "
-    "only, "
-    "which is lora for a model that reads text only")
-      .choices({"lora", "full", "lora_llm"})
+    "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, adapter: other "
+    "adapters; longlora: factors, trained with attention over groups of tokens; lora_llm: factors in the language "
+    "model only, which is lora for a model that reads text only")
+      .choices({"lora", "full", "adalora", "bone", "boft", "adapter", "longlora", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()
@@ -165,6 +143,10 @@ void TunerOptions::fields(OptionTable& v) {
     "0)")
       .must_match();
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...")
+      .must_match();
+  v("trainable_token_indices", trainable_token_indices,
+    "tokens (ids or texts) whose rows alone are trained of the embedding and of a head tied to it; "
+    "{\"lm_head\": [ids], ...} for tables by name")
       .must_match();
   v("lora_rank", lora_rank, "rank of the factors").at_least(1).must_match();
   v("lora_alpha", lora_alpha, "their scale is alpha / rank").above(0).must_match();
@@ -183,6 +165,7 @@ void TunerOptions::fields(OptionTable& v) {
   v("lorap_lr_ratio", lorap_lr_ratio, "LoRA+: B factors learn this many times faster; 10 to 16 is usual")
       .above(0)
       .noted();
+  v.include(kinds);
   v("freeze_parameters", freeze_parameters, "full: parameters whose names begin so stay as they are");
   v("freeze_parameters_regex", freeze_parameters_regex, "full: the same, by an expression found in the name");
   v("freeze_parameters_ratio", freeze_parameters_ratio,
@@ -217,8 +200,15 @@ void TunerOptions::check() const {
           "and --modules_to_save names what is trained whole");
   require(lora() || adapters.empty(), Fault::Usage,
           "--adapters with --tuner_type full: merge the adapter into the model first (apus merge-lora)");
-  require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
+  const bool plain = tuner_type == "lora" || tuner_type == "longlora";
+  require(plain || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
           "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
+  require(plain || !lora() || target_parameters.empty(), Fault::Usage,
+          "--target_parameters: factors over stacked experts belong to --tuner_type lora");
+  require(plain || !lora() || init_weights == "true" || init_weights == "false", Fault::Usage, "--init_weights ",
+          init_weights, " with --tuner_type ", tuner_type, " is not available; possible: true, false");
+  if (LoraConfig config{.bias = lora_bias, .modules_to_save = modules_to_save}; lora())
+    kinds.describe(tuner_type, config);
   require(
       target_parameters.empty() || !lora() || (lora_dropout == 0 && !use_dora), Fault::Usage,
       "--target_parameters: factors over stacked experts drop nothing and train no lengths of rows, in PEFT neither: "
@@ -322,8 +312,6 @@ void TrainOptions::check_sharding(int64_t ranks) const {
   require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
           " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
           "--deepspeed and --fsdp");
-  require(s.stage < 3 || !predict_with_generate, Fault::Usage,
-          "--predict_with_generate needs the whole model on each rank: use --deepspeed zero2, or evaluate by loss");
   require(s.stage < 3 || !broadcast_weights, Fault::Usage,
           "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the files instead");
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "cli/adapter_kind_options.h"
 #include "cli/option_groups.h"
 #include "train/options/loop_options.h"
 #include "train/options/sharding_options.h"
@@ -41,11 +42,11 @@ struct DataOptions {
 void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptions& data);
 
 struct TunerOptions {
-  std::string tuner_type = "lora";    // lora, full
+  std::string tuner_type = "lora";    // full, or a kind of adapter
   std::vector<std::string> adapters;  // to train on from
   std::vector<std::string> target_modules = {"all-linear"};
   std::optional<std::string> target_regex;
-  std::vector<std::string> target_parameters, modules_to_save;
+  std::vector<std::string> target_parameters, modules_to_save, trainable_token_indices;
   std::string init_weights = "true";
   int64_t lora_rank = 8;
   double lora_alpha = 32, lora_dropout = 0.05;
@@ -58,7 +59,8 @@ struct TunerOptions {
   double freeze_parameters_ratio = 0;
   bool freeze_llm = false, freeze_vit = true, freeze_aligner = true;  // of models that see
   std::optional<double> vit_lr, aligner_lr;
-  bool lora() const { return tuner_type == "lora"; }
+  AdapterKindOptions kinds;
+  bool lora() const { return is_adapter_kind(tuner_type); }  // an adapter, of any kind
   void fields(OptionTable& v);
   void check() const;
 };

@@ -6,12 +6,23 @@
 #include <algorithm>
 
 #include "device/device.h"
+#include "dist/mesh.h"
 
 namespace apus {
 
 namespace {
 // On the host memory is everyone's: the cache is no larger unasked.
 constexpr int64_t kHostCache = int64_t{2} << 30;
+
+// The shape, with the key-value heads of this rank alone: Attention cuts them so.
+ModelShape held_shape(const Model& model) {
+  ModelShape shape = model.shape();
+  const MeshView* const mesh = model.mesh();
+  if (!mesh || mesh->size(Axis::Tp) == 1 || shape.latent > 0) return shape;
+  const Cut heads{.axis = Axis::Tp, .dim = 0, .groups = shape.kv_heads, .shared = true};
+  shape.kv_heads = part_of(shape.kv_heads, heads, mesh->rank(Axis::Tp), mesh->size(Axis::Tp)).size;
+  return shape;
+}
 
 // The devices that hold caches, each with its layers.
 std::vector<std::pair<at::Device, std::vector<int64_t>>> cache_devices(const Model& model, at::Device only) {
@@ -84,8 +95,15 @@ int64_t alike_up_to(const Model& model, at::Device device, int64_t longest) {
   return alike;
 }
 
-CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec) {
-  const ModelShape& shape = model.shape();
+KvCache::Spec held_cache(const Model& model, int64_t block_size, const CacheSize& size) {
+  KvCache::Spec spec = cache_spec(held_shape(model), size.blocks, block_size);
+  spec.seats = size.seats;
+  return spec;
+}
+
+CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec,
+                        const Model* draft) {
+  const ModelShape shape = held_shape(model);
   CacheSize least{INT64_MAX, 0};
   int64_t seats = spec.max_sequences;
   const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
@@ -94,8 +112,10 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
     const KvCache::Spec held = cache_spec(shape, layers, 0, spec.block_size);
     own.cache_bytes = spec.cache_bytes * std::ssize(layers) / shape.layers;
     // A device may hold layers with states alone.
-    const int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element)),
-                  seat = KvCache::bytes_per_seat(held, element);
+    int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element));
+    const int64_t seat = KvCache::bytes_per_seat(held, element);
+    if (draft && device == options.device())
+      bytes += KvCache::bytes_per_block(cache_spec(draft->shape(), 0, spec.block_size), element);
     const auto found = spec.cache_limits.find(device_name(device));
     int64_t limit = found == spec.cache_limits.end() ? INT64_MAX : found->second;
     Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);

@@ -23,10 +23,14 @@ CacheSize cache_size(const EngineSpec& spec, int64_t model_positions, int64_t by
 
 // The same for a model, on the device of `options` or on those it lies on: there the one with the least room for the
 // caches of its layers decides. Fault::Device when there is none. `block_size` must be known.
-CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec);
+// `draft`: a model on the device of `options` whose cache has as many blocks.
+CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec,
+                        const Model* draft = nullptr);
 // The longest prompt, up to `longest`, whose keys would be the same in a longer prompt: rotary tables may follow the
 // length beyond some context (dynamic, longrope), and then prompts of different lengths share no blocks.
 int64_t alike_up_to(const Model& model, at::Device device, int64_t longest);
+// What a cache of that size holds: of the keys and values those whose heads this rank has.
+KvCache::Spec held_cache(const Model& model, int64_t block_size, const CacheSize& size);
 EngineSpec with_block_size(EngineSpec spec, const Model& model, at::Device only);  // what suits the devices, if it is 0
 
 }  // namespace apus

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "engine/draft_model.h"
 #include "models/spec/seeing_spec.h"
 
 namespace apus {
@@ -25,16 +26,18 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
-  cache_spec_ = apus::cache_spec(shape, 0, spec_.block_size);
-  const CacheSize size = cache_size_of(model, options, spec_);
+  CacheSize size = cache_size_of(model, options, spec_, hooks_.draft.get());
+  if (hooks_.line) size = hooks_.line->least(size);
+  cache_spec_ = held_cache(model, spec_.block_size, size);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
     log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ",
                 wanted, ". --kv_cache_gb or --memory_utilization give it more");
   max_model_len_ = size.max_model_len;
-  cache_spec_.blocks = size.blocks;
-  cache_spec_.seats = size.seats;
   const bool states = size.seats > 0;
+  require(!states || spec.draft.tokens == 0, Fault::Usage,
+          "tokens cannot be guessed for this model (--num_speculative_tokens, --speculative_config): its layers keep "
+          "states, which a wrong guess would change for good; leave the flag out");
   if (states && size.seats < spec.max_sequences)
     log_info("there is memory for the states of ", size.seats, " sequences at a time, not of ", spec.max_sequences);
   {
@@ -50,6 +53,8 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                                                   .max_sequences = states ? size.seats : spec.max_sequences,
                                                   .max_step_tokens = spec.max_step_tokens});
   cache_ = new_cache();
+  if (hooks_.draft)
+    draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -82,6 +87,7 @@ int64_t Engine::submit(EngineRequest request) {
   s.max_new_tokens = request.embedding ? 0 : std::clamp<int64_t>(s.max_new_tokens, 1, room);
   const std::lock_guard lock(mutex_);
   require(!stopping_, Fault::Device, "the engine is stopping");
+  require(lost_.empty(), Fault::Comm, lost_);
   const auto adapter = adapter_salt_.find(request.adapter);
   require(request.adapter.empty() || adapter != adapter_salt_.end(), Fault::Usage, "no adapter named '",
           request.adapter, "' is loaded");
@@ -144,12 +150,28 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
     }
     for (const auto& l : leaving_)
       require(l.name != name, Fault::Usage, "the adapter '", name, "' is still being unloaded");
-    const c10::InferenceMode off(false);  // its tensors are ordinary ones
-    hooks_.load(name, dir);
+    attach(name, dir);
     model_->forget_media();
     const std::lock_guard lock(mutex_);
     adapter_salt_[name] = next_salt_++;
   });
+}
+
+// On all ranks or on none.
+void Engine::attach(const std::string& name, const std::string& dir) {
+  const c10::InferenceMode off(false);  // its tensors are ordinary ones
+  if (!hooks_.line) return hooks_.load(name, dir);
+  hooks_.line->tell({.kind = Order::Kind::LoadAdapter, .adapter = name, .folder = dir});
+  try {
+    hooks_.load(name, dir);
+  } catch (...) {
+    hooks_.line->all(false);
+    throw;
+  }
+  if (hooks_.line->all(true)) return;
+  hooks_.unload(name);
+  fail(Fault::Data, "the adapter '", name, "' could not be loaded on all ranks; their logs say why. All must see ",
+       dir);
 }
 
 void Engine::unload_adapter(const std::string& name) {
@@ -170,7 +192,9 @@ void Engine::sleep(int level) {
           "the weights of this model cannot be read again: sleep at level 1");
   run_on_thread([this, level] {
     scheduler_->suspend();
+    if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Sleep, .level = level});
     cache_.reset();
+    if (draft_model_) draft_model_->drop_cache();
     if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
     kind_of(options_.device()).release_cached();
   });
@@ -178,12 +202,18 @@ void Engine::sleep(int level) {
 
 void Engine::wake() {
   run_on_thread([this] {
+    if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Wake});
     if (!model_) {
       const c10::InferenceMode off(false);  // ordinary tensors, as when the model was loaded
       model_ = hooks_.read_model();
     }
     if (!cache_) cache_ = new_cache();
   });
+}
+
+void Engine::require_whole() const {
+  const std::lock_guard lock(mutex_);
+  require(lost_.empty(), Fault::Comm, lost_);
 }
 
 int64_t Engine::weights_changed() {

@@ -16,6 +16,7 @@
 #include "engine/sampler.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/step_builder.h"
+#include "engine/step_line.h"
 #include "models/model.h"
 
 namespace apus {
@@ -31,7 +32,13 @@ struct ModelHooks {
   std::function<const Model*()> read_model;
   // What requests for numbers get of their last positions' hidden states, [R, D] -> [R, any]; none: the states.
   std::function<at::Tensor(const Model& model, const at::Tensor& last_RD, const Step& step)> read_off;
+  // A small model that guesses at answers (EngineSpec::draft), on the engine's device.
+  std::shared_ptr<const Model> draft;
+  // To the ranks that hold the other parts of the model; null: it is whole here.
+  std::shared_ptr<StepLine> line;
 };
+
+class DraftModel;
 
 class Engine : public TextEngine {
  public:
@@ -54,6 +61,8 @@ class Engine : public TextEngine {
   // Whoever changed the model's weights, while the engine slept or had nothing to do, says so: the cache holds keys of
   // the old ones and is forgotten. Requests under way go on with the new ones. Gives their version (TokenOut::weights).
   int64_t weights_changed();
+  // Fault::Comm when a rank that holds a part of the model is gone: nothing can be answered any more.
+  void require_whole() const;
 
  private:
   struct Active {
@@ -61,6 +70,7 @@ class Engine : public TextEngine {
     TokenCounts counts;
     std::vector<TokenOut> prompt;  // log-probs so far
     bool told_cached = false;
+    int64_t drafted = 0;  // guesses that its receiver has not been told of
   };
   struct Leaving {
     std::string name;
@@ -70,9 +80,17 @@ class Engine : public TextEngine {
   std::unique_ptr<KvCache> new_cache() const;
   void run();
   void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
+  void attach(const std::string& name, const std::string& dir);
   void start(int64_t id, uint64_t salt, EngineRequest request);
+  bool wait_for_work(std::deque<std::function<void()>>& work);
+  void stay_in_touch();
+  void lose(const std::string& why);
   void one_step();
+  void add_drafts(StepPlan& plan);
+  std::vector<std::vector<int32_t>> guesses(const StepPlan& plan);  // of each item, as far as there is room
   void compute(const StepPlan& plan);
+  at::Tensor logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
+                    const std::vector<std::string>& adapter_of_row);
   void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   std::vector<int64_t> give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
@@ -96,6 +114,7 @@ class Engine : public TextEngine {
   // The thread's own.
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<KvCache> cache_;  // none while asleep
+  std::unique_ptr<DraftModel> draft_model_;  // with a cache of its own, whose blocks are those of cache_
   StepBuilder builder_;
   Sampler sampler_;
   std::map<int64_t, Active> active_;
@@ -114,6 +133,7 @@ class Engine : public TextEngine {
   uint64_t next_salt_ = 1;
   int64_t alike_up_to_ = 0;
   bool stopping_ = false;
+  std::string lost_;  // why a rank of the model is gone
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -7,19 +7,30 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 
 #include "base/log.h"
 #include "device/failure.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
 
 namespace apus {
 
 namespace {
 constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
+// How often an engine with nothing to do asks whether the ranks of its model are there.
+constexpr std::chrono::seconds kTouch{1};
 // The flags that make the engine need less.
 constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or "
     "--max_model_len, or free the device";
+
+// Some rows, in their order.
+at::Tensor rows_of(const at::Tensor& all, const std::vector<int64_t>& rows) {
+  if (std::ssize(rows) == all.size(0)) return all;
+  return at::index_select(all, 0, at::tensor(rows, at::kLong).to(all.device()));
+}
 }  // namespace
 
 void Engine::run() {
@@ -28,14 +39,8 @@ void Engine::run() {
   at::set_num_threads(threads_);
   for (;;) {
     std::deque<std::function<void()>> work;
-    bool stopping = false;
-    {
-      std::unique_lock lock(mutex_);
-      wake_up_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); });
-      work.swap(inbox_);
-      stopping = stopping_;
-      if (stopping && work.empty()) break;
-    }
+    const bool stopping = wait_for_work(work);
+    if (stopping && work.empty()) break;
     for (const auto& f : work) f();
     if (cache_ && !stopping) one_step();
     detach_unused();
@@ -43,6 +48,43 @@ void Engine::run() {
   }
   while (!active_.empty()) finish(active_.begin()->first, Finish::Cancelled);
   detach_unused();
+  if (!hooks_.line || !lost_.empty()) return;
+  try {
+    hooks_.line->tell({.kind = Order::Kind::End});
+  } catch (const std::exception& e) {
+    log_warning(e.what());
+  }
+}
+
+// Is the engine to stop?
+bool Engine::wait_for_work(std::deque<std::function<void()>>& work) {
+  const auto there_is = [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); };
+  std::unique_lock lock(mutex_);
+  if (!hooks_.line || !lost_.empty()) wake_up_.wait(lock, there_is);
+  while (!wake_up_.wait_for(lock, kTouch, there_is)) {
+    lock.unlock();
+    stay_in_touch();
+    lock.lock();
+  }
+  work.swap(inbox_);
+  return stopping_;
+}
+
+void Engine::stay_in_touch() {
+  try {
+    if (hooks_.line && lost_.empty()) hooks_.line->tell({});
+  } catch (const std::exception& e) {
+    lose(e.what());
+  }
+}
+
+// What the others hold is gone, or out of step: all requests end, and there will be no more.
+void Engine::lose(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = why;
+  }
+  while (!active_.empty()) finish(active_.begin()->first, Finish::Failed, why);
 }
 
 std::unique_ptr<KvCache> Engine::new_cache() const {
@@ -57,7 +99,7 @@ std::unique_ptr<KvCache> Engine::new_cache() const {
 void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   {
     const std::lock_guard lock(mutex_);
-    --starting_;
+    --starting_, ++stats_.waiting;  // at no moment it is neither
     if (salt && --entering_[request.adapter] == 0) entering_.erase(request.adapter);
   }
   Active& active = active_[id];
@@ -82,15 +124,19 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 }
 
 void Engine::one_step() {
-  const StepPlan plan = scheduler_->next();
+  if (!lost_.empty()) return lose(lost_);
+  StepPlan plan = scheduler_->next();
   if (plan.items.empty()) return;
+  publish_stats();  // who runs now waits no longer
   ++counted_.steps;
   try {
+    add_drafts(plan);
     compute(plan);
   } catch (const std::exception& error) {
     const Error e = explained(error, options_.device(), kLessMemory);
     // What this step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
     ++counted_.failed_steps;
+    if (hooks_.line) return lose(e.what());
     log_error("a step of ", plan.items.size(), " sequences and ", plan.tokens, " tokens failed: ", e.what());
     std::vector<int64_t> ids;
     for (const auto& [id, a] : active_)
@@ -98,6 +144,52 @@ void Engine::one_step() {
         if (scheduler_->find(id) == item.sequence) ids.push_back(id);
     for (const int64_t id : ids) finish(id, Finish::Failed, e.what());
   }
+}
+
+// Guesses at what comes next, checked in the same pass: while few answers are made, a pass costs hardly more for them.
+void Engine::add_drafts(StepPlan& plan) {
+  const DraftSpec& spec = spec_.draft;
+  if (spec.tokens == 0) return;
+  const auto generates = [](const StepPlan::Item& item) { return item.last && item.count == 1; };
+  // Places of media's tokens are found from the text as it is known.
+  const auto sees = [](const StepPlan::Item& item) { return !item.sequence->media.empty(); };
+  if (std::count_if(plan.items.begin(), plan.items.end(), generates) > spec.max_sequences ||
+      std::any_of(plan.items.begin(), plan.items.end(), sees))
+    return;
+  std::vector<std::vector<int32_t>> guess = guesses(plan);
+  for (size_t i = 0; i < guess.size(); ++i) {
+    if (guess[i].empty()) continue;
+    const auto count = std::ssize(guess[i]);
+    scheduler_->draft(plan, plan.items[i], std::move(guess[i]));
+    counted_.drafted_tokens += count;
+    active_.at(plan.items[i].sequence->id).drafted += count;
+  }
+}
+
+std::vector<std::vector<int32_t>> Engine::guesses(const StepPlan& plan) {
+  std::vector<std::vector<int32_t>> out(plan.items.size());
+  int64_t taken = 0;  // of the step's tokens
+  const auto room = [&](const StepPlan::Item& item, int64_t wanted) {
+    const int64_t count = scheduler_->room_to_draft(plan, item, wanted, taken);
+    taken += count;
+    return count;
+  };
+  if (!draft_model_) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (plan.items[i].count > 1) continue;
+      out[i] = look_up(plan.items[i].sequence->tokens, spec_.draft, spec_.draft.tokens);
+      out[i].resize(static_cast<size_t>(room(plan.items[i], std::ssize(out[i]))));
+    }
+    return out;
+  }
+  std::vector<DraftModel::Wish> wishes;
+  for (const auto& item : plan.items)
+    wishes.push_back({item.sequence, &active_.at(item.sequence->id).request.sampling, room(item, spec_.draft.tokens)});
+  draft_model_->forget_others([&](int64_t id) { return scheduler_->find(id) != nullptr; });
+  out = (*draft_model_)(wishes);
+  for (auto& guess : out)  // its vocabulary may be padded further
+    guess.erase(std::find_if(guess.begin(), guess.end(), [&](int32_t t) { return t >= vocab_; }), guess.end());
+  return out;
 }
 
 void Engine::compute(const StepPlan& plan) {
@@ -109,6 +201,8 @@ void Engine::compute(const StepPlan& plan) {
   }
   if (loaded)
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
+  if (hooks_.line)
+    hooks_.line->tell({.kind = Order::Kind::Step, .step = builder_.read(plan, cache_spec_.seats > 0, adapter)});
   auto [inputs, step] = builder_(plan, *cache_, adapter);
   const at::Tensor hidden_TD = model_->forward(inputs, step);
   score_prompts(plan, hidden_TD, step);
@@ -116,6 +210,23 @@ void Engine::compute(const StepPlan& plan) {
   const std::vector<int64_t> told = give_numbers(plan, hidden_TD, step);
   take_samples(plan, hidden_TD, step);
   for (const int64_t id : told) finish(id, Finish::Stop);  // the plan's sequences are used up to here
+}
+
+// Through the head, on all ranks: `rows` rise.
+at::Tensor Engine::logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
+                          const std::vector<std::string>& adapter_of_row) {
+  if (hooks_.line) {
+    Order order{.kind = Order::Kind::Head, .rows = rows, .routed = step.routed};
+    for (size_t i = 0; step.routed && i < rows.size(); ++i)
+      if (!adapter_of_row[i].empty()) order.routes[adapter_of_row[i]].push_back(static_cast<int64_t>(i));
+    hooks_.line->tell(order);
+  }
+  at::Tensor rows_RD = hidden_TD;
+  if (std::ssize(rows) == rows.back() - rows.front() + 1)
+    rows_RD = hidden_TD.narrow(0, rows.front(), std::ssize(rows));
+  else
+    rows_RD = at::index_select(hidden_TD, 0, at::tensor(rows, at::kLong).to(hidden_TD.device()));
+  return model_->head(rows_RD, builder_.select(step, adapter_of_row));
 }
 
 // To those that want no tokens: their requests.
@@ -154,10 +265,10 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
     for (int64_t i = std::max(item.begin, known - 1); top >= 0 && i < end; i += kScoredRows) {
       const int64_t count = std::min(kScoredRows, end - i);
       const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
-      const auto rows = static_cast<size_t>(count);
-      const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
-      const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
-      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) {
+      std::vector<int64_t> rows(static_cast<size_t>(count));
+      std::iota(rows.begin(), rows.end(), row + i - item.begin);
+      const at::Tensor logits_RV = logits(hidden_TD, rows, step, std::vector<std::string>(rows.size(), adapter_of(a)));
+      for (auto& scored : sampler_.score(logits_RV, next, std::vector<int64_t>(rows.size(), top))) {
         scored.weights = weights_;
         a.prompt.push_back(std::move(scored));
       }
@@ -166,32 +277,46 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
   }
 }
 
+// Guesses of the plan are checked one behind the other: each is what its row chooses, as if it had been alone, or
+// wrong.
 void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
-  std::vector<int64_t> last_rows;
-  std::vector<const Sequence*> sampled;
+  struct Place {
+    int64_t id, row;
+  };
+  std::vector<int64_t> wanted_rows;
+  std::vector<Place> places;  // rows among the wanted ones
   std::vector<std::string> adapter_of_row;
-  std::vector<SampleRow> rows;
-  int64_t row = -1;
+  int64_t end = 0;
   for (const auto& item : plan.items) {
-    row += item.count;
-    if (!item.last) continue;
-    Active& a = active_.at(item.sequence->id);
-    if (a.request.embedding) continue;
-    last_rows.push_back(row);
-    sampled.push_back(item.sequence);
-    adapter_of_row.push_back(adapter_of(a));
-    rows.push_back({&a.request.sampling,
-                    {item.sequence->tokens, item.sequence->prompt, a.counts},
-                    a.request.constraint.get(),
-                    {},
-                    {}});
+    end += item.count;
+    const Active& a = active_.at(item.sequence->id);
+    if (!item.last || a.request.embedding) continue;
+    places.push_back({item.sequence->id, std::ssize(wanted_rows)});
+    for (int64_t row = end - 1 - item.drafted; row < end; ++row) {
+      wanted_rows.push_back(row);
+      adapter_of_row.push_back(adapter_of(a));
+    }
   }
-  if (rows.empty()) return;
-  at::Tensor last_RD = hidden_TD;
-  if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
-    last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
-  sampler_(model_->head(last_RD, builder_.select(step, adapter_of_row)), rows);
-  for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out), rows[i].error);
+  if (places.empty()) return;
+  const at::Tensor logits_RV = logits(hidden_TD, wanted_rows, step, adapter_of_row);
+  while (!places.empty()) {
+    std::vector<int64_t> drawn;
+    std::vector<SampleRow> rows;
+    for (const Place& place : places) {
+      Active& a = active_.at(place.id);
+      const Sequence& s = *scheduler_->find(place.id);
+      drawn.push_back(place.row);
+      rows.push_back({&a.request.sampling, {s.tokens, s.prompt, a.counts}, a.request.constraint.get(), {}, {}});
+    }
+    sampler_(rows_of(logits_RV, drawn), rows);
+    std::vector<Place> next;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      accept(*scheduler_->find(places[i].id), std::move(rows[i].out), rows[i].error);
+      const Sequence* s = scheduler_->find(places[i].id);
+      if (s && s->computed == std::ssize(s->tokens)) next.push_back({places[i].id, places[i].row + 1});
+    }
+    places = std::move(next);
+  }
 }
 
 const std::string& Engine::adapter_of(const Active& active) const {
@@ -209,10 +334,12 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
                       ? "no token is possible here: the constraint allows none, or the logits are not numbers"
                       : "no token is possible here: the logits are not numbers (inf or nan)");
   const int32_t token = out.id;
+  const bool guessed = !sequence.draft.empty() && sequence.draft.front() == token;
   out.weights = weights_;
   scheduler_->append(id, token);
   if (has_penalties(s)) a.counts.add(token);
   ++counted_.generated_tokens;
+  counted_.accepted_tokens += guessed;
   // Where an answer has a form, this is its end, whatever ignore_eos says.
   const bool may_stop = !s.ignore_eos || a.request.constraint;
   const bool stop = may_stop && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
@@ -225,7 +352,7 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   } catch (const std::exception& e) {
     return finish(id, Finish::Failed, e.what());
   }
-  EngineEvent event{.request = id};
+  EngineEvent event{.request = id, .drafted = std::exchange(a.drafted, 0), .accepted = guessed};
   event.tokens.push_back(std::move(out));
   if (complete)
     event.finish = Finish::Stop;
@@ -276,6 +403,7 @@ void Engine::detach_unused() {
     const Leaving gone = std::move(leaving_[i]);
     leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
     try {
+      if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::UnloadAdapter, .adapter = gone.name});
       hooks_.unload(gone.name);
       gone.done->set_value();
     } catch (...) {

@@ -5,7 +5,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <map>
 
 namespace apus {
 
@@ -32,83 +31,104 @@ Inputs inputs_of(at::Tensor id_T, const StepPlan& plan) {
 
 StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache,
                                            const std::vector<std::string>& adapter) {
-  Step step;
-  id_.clear(), slot_.clear();
-  cu_q_.assign(1, 0), cu_k_.assign(1, 0);
-  for (const auto& item : plan.items) add_tokens(item, step);
-  step.slot = tensor(slot_, at::kLong);
-  step.cu_q = tensor(cu_q_, at::kInt);
-  step.cu_k = tensor(cu_k_, at::kInt);
-  step.block_table = block_table(plan);
-  step.cache = &cache;
-  if (cache.spec().seats > 0) take_seats(step, plan);
-  if (!adapter.empty()) route(step, plan, adapter);
-  return {inputs_of(tensor(id_, at::kLong), plan), std::move(step)};
+  read(plan, cache.spec().seats > 0, adapter);
+  Built built = build(numbers_, cache);
+  built.inputs = inputs_of(std::move(built.inputs.id_T), plan);
+  return built;
 }
 
-void StepBuilder::add_tokens(const StepPlan::Item& item, Step& step) {
-  const Sequence& s = *item.sequence;
-  const int64_t end = item.begin + item.count;
-  for (int64_t i = item.begin; i < end; ++i) {
-    id_.push_back(s.tokens[static_cast<size_t>(i)]);
-    slot_.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
+const StepNumbers& StepBuilder::read(const StepPlan& plan, bool seats, const std::vector<std::string>& adapter) {
+  StepNumbers& n = numbers_;
+  n.id.clear(), n.slot.clear(), n.seat.clear(), n.begin.clear(), n.length.clear(), n.prompt.clear();
+  for (const auto& item : plan.items) {
+    add_tokens(item);
+    if (seats) n.seat.push_back(item.sequence->seat);
   }
-  step.begin_q.push_back(static_cast<int32_t>(item.begin));
-  step.length_q.push_back(static_cast<int32_t>(item.count));
-  step.length_k.push_back(static_cast<int32_t>(s.prompt));
-  cu_q_.push_back(cu_q_.back() + static_cast<int32_t>(item.count));
-  cu_k_.push_back(cu_k_.back() + static_cast<int32_t>(end));
-  step.max_q = std::max(step.max_q, item.count);
-  step.max_k = std::max(step.max_k, end);
+  add_blocks(plan);
+  n.routed = !adapter.empty(), n.routes.clear();
+  if (n.routed) route(plan, adapter);
+  return n;
 }
 
-at::Tensor StepBuilder::block_table(const StepPlan& plan) {
+void StepBuilder::add_tokens(const StepPlan::Item& item) {
+  const Sequence& s = *item.sequence;
+  const int64_t known = std::ssize(s.tokens);
+  for (int64_t i = item.begin; i < item.begin + item.count; ++i) {
+    numbers_.id.push_back(i < known ? s.tokens[static_cast<size_t>(i)] : s.draft[static_cast<size_t>(i - known)]);
+    numbers_.slot.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
+  }
+  numbers_.begin.push_back(item.begin);
+  numbers_.length.push_back(item.count);
+  numbers_.prompt.push_back(s.prompt);
+}
+
+void StepBuilder::add_blocks(const StepPlan& plan) {
   size_t widest = 0;
   for (const auto& item : plan.items) widest = std::max(widest, item.sequence->blocks.size());
-  const size_t sequences = plan.items.size();
-  table_.assign(sequences * widest, 0);
-  for (size_t i = 0; i < sequences; ++i) {
+  numbers_.blocks.assign(plan.items.size() * widest, 0);
+  for (size_t i = 0; i < plan.items.size(); ++i) {
     const auto& blocks = plan.items[i].sequence->blocks;
-    std::copy(blocks.begin(), blocks.end(), table_.begin() + static_cast<std::ptrdiff_t>(i * widest));
+    std::copy(blocks.begin(), blocks.end(), numbers_.blocks.begin() + static_cast<std::ptrdiff_t>(i * widest));
   }
-  return tensor(table_, at::kInt).view({static_cast<int64_t>(sequences), static_cast<int64_t>(widest)});
 }
 
-void StepBuilder::take_seats(Step& step, const StepPlan& plan) {
-  seat_.clear();
-  std::vector<int64_t> new_ones;
-  for (const auto& item : plan.items) {
-    seat_.push_back(item.sequence->seat);
-    if (item.begin == 0) new_ones.push_back(item.sequence->seat);
-  }
-  step.seat = tensor(seat_, at::kLong);
-  if (!new_ones.empty()) step.cache->begin(tensor(new_ones, at::kLong));
-}
-
-namespace {
-void set_routes(Step& step, const std::map<std::string, std::vector<int64_t>>& rows, at::Device device) {
-  step.routed = true;
-  step.adapters.clear();
-  for (const auto& [name, list] : rows) step.adapters.push_back({name, at::tensor(list, at::kLong).to(device)});
-}
-}  // namespace
-
-void StepBuilder::route(Step& step, const StepPlan& plan, const std::vector<std::string>& adapter) {
-  std::map<std::string, std::vector<int64_t>> rows;
+void StepBuilder::route(const StepPlan& plan, const std::vector<std::string>& adapter) {
   int64_t row = 0;
   for (size_t i = 0; i < plan.items.size(); ++i)
     for (int64_t n = 0; n < plan.items[i].count; ++n, ++row)
-      if (!adapter[i].empty()) rows[adapter[i]].push_back(row);
-  set_routes(step, rows, device_);
+      if (!adapter[i].empty()) numbers_.routes[adapter[i]].push_back(row);
+}
+
+namespace {
+void set_routes(Step& step, const AdapterRoutes& routes, at::Device device) {
+  step.routed = true;
+  step.adapters.clear();
+  for (const auto& [name, list] : routes) step.adapters.push_back({name, at::tensor(list, at::kLong).to(device)});
+}
+}  // namespace
+
+StepBuilder::Built StepBuilder::build(StepNumbers& n, KvCache& cache) {
+  Step step;
+  cu_q_.assign(1, 0), cu_k_.assign(1, 0);
+  for (size_t i = 0; i < n.begin.size(); ++i) {
+    const int64_t end = n.begin[i] + n.length[i];
+    step.begin_q.push_back(static_cast<int32_t>(n.begin[i]));
+    step.length_q.push_back(static_cast<int32_t>(n.length[i]));
+    step.length_k.push_back(static_cast<int32_t>(n.prompt[i]));
+    cu_q_.push_back(cu_q_.back() + static_cast<int32_t>(n.length[i]));
+    cu_k_.push_back(cu_k_.back() + static_cast<int32_t>(end));
+    step.max_q = std::max(step.max_q, n.length[i]);
+    step.max_k = std::max(step.max_k, end);
+  }
+  step.slot = tensor(n.slot, at::kLong);
+  step.cu_q = tensor(cu_q_, at::kInt);
+  step.cu_k = tensor(cu_k_, at::kInt);
+  const auto sequences = static_cast<int64_t>(n.begin.size());
+  step.block_table = tensor(n.blocks, at::kInt).view({sequences, sequences > 0 ? std::ssize(n.blocks) / sequences : 0});
+  step.cache = &cache;
+  if (cache.spec().seats > 0) take_seats(n, step);
+  if (n.routed) set_routes(step, n.routes, device_);
+  return {Inputs(tensor(n.id, at::kLong)), std::move(step)};
+}
+
+void StepBuilder::take_seats(StepNumbers& n, Step& step) {
+  std::vector<int64_t> new_ones;
+  for (size_t i = 0; i < n.seat.size(); ++i)
+    if (n.begin[i] == 0) new_ones.push_back(n.seat[i]);
+  step.seat = tensor(n.seat, at::kLong);
+  if (!new_ones.empty()) step.cache->begin(tensor(new_ones, at::kLong));
 }
 
 Step StepBuilder::select(const Step& step, const std::vector<std::string>& adapter_of_row) const {
-  Step part;
-  if (!step.routed) return part;
-  std::map<std::string, std::vector<int64_t>> routes;
-  for (size_t i = 0; i < adapter_of_row.size(); ++i)
+  AdapterRoutes routes;
+  for (size_t i = 0; step.routed && i < adapter_of_row.size(); ++i)
     if (!adapter_of_row[i].empty()) routes[adapter_of_row[i]].push_back(static_cast<int64_t>(i));
-  set_routes(part, routes, device_);
+  return select(step.routed, routes);
+}
+
+Step StepBuilder::select(bool routed, const AdapterRoutes& routes) const {
+  Step part;
+  if (routed) set_routes(part, routes, device_);
   return part;
 }
 

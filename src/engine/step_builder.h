@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/schedule/scheduler.h"
+#include "engine/step_numbers.h"
 #include "nn/inputs.h"
 #include "nn/step.h"
 
@@ -23,23 +24,27 @@ class StepBuilder {
   // `adapter[i]`: of the plan's i-th item ("" none); empty when no adapters are loaded: then nothing is routed.
   // The tensors are valid until the next call.
   Built operator()(const StepPlan& plan, KvCache& cache, const std::vector<std::string>& adapter);
+  // Its two halves. The numbers are valid until the next call; media are not among them.
+  const StepNumbers& read(const StepPlan& plan, bool seats, const std::vector<std::string>& adapter);
+  Built build(StepNumbers& numbers, KvCache& cache);
 
   // For a layer outside attention (the head) on a selection of a step's tokens: which adapter each goes through.
   Step select(const Step& step, const std::vector<std::string>& adapter_of_row) const;
+  Step select(bool routed, const AdapterRoutes& routes) const;
 
   template <class T>
   at::Tensor tensor(std::vector<T>& values, at::ScalarType type) const;  // on the device; on the CPU a view of `values`
 
  private:
-  void add_tokens(const StepPlan::Item& item, Step& step);
-  at::Tensor block_table(const StepPlan& plan);
-  void take_seats(Step& step, const StepPlan& plan);
-  void route(Step& step, const StepPlan& plan, const std::vector<std::string>& adapter);
+  void add_tokens(const StepPlan::Item& item);
+  void add_blocks(const StepPlan& plan);
+  void route(const StepPlan& plan, const std::vector<std::string>& adapter);
+  void take_seats(StepNumbers& numbers, Step& step);
 
   at::Device device_;
   int64_t block_size_;
-  std::vector<int64_t> id_, slot_, seat_;
-  std::vector<int32_t> cu_q_, cu_k_, table_;
+  StepNumbers numbers_;
+  std::vector<int32_t> cu_q_, cu_k_;
 };
 
 }  // namespace apus

@@ -199,7 +199,7 @@ MakeMediaProcessor qwen(const QwenFamily& family) {
 
 const RegisterMediaFamily qwen2_vl({"qwen2_vl"}, qwen({.scale = kClipScale}));
 const RegisterMediaFamily qwen2_5_vl({"qwen2_5_vl"}, qwen({.scale = kClipScale, .thousandths = false}));
-const RegisterMediaFamily qwen3_vl({"qwen3_vl", "qwen3_vl_moe"},
+const RegisterMediaFamily qwen3_vl({"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"},
                                    qwen({.scale = kHalfScale, .patch = 16, .stamped = true}));
 const RegisterMediaFamily qwen2_5_omni({"qwen2_5_omni", "qwen2_5_omni_thinker"}, qwen({.scale = kClipScale,
                                                                                        .thousandths = false,

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "nn/inputs.h"
 #include "nn/step.h"
@@ -33,6 +34,9 @@ class LayerRunner {
   virtual at::Tensor embed(const Model& model, const Inputs& in, const Step& s);
   virtual at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s);
   virtual at::Tensor final_norm(const Model& model, const at::Tensor& x_TD);
+  // Until the result is let go of, each rank makes passes of its own, as many as it likes and without gradients: all
+  // that others would have to give is there. All ranks begin it together, and end it when they like.
+  virtual std::shared_ptr<void> alone() { return nullptr; }
 };
 
 // Positions where the step has none, rotary tables, embedding, layers, final norm -> hidden_TD.

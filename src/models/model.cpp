@@ -5,8 +5,6 @@
 
 #include <numeric>
 
-#include "models/seeing_decoder.h"
-#include "models/spec/family.h"
 #include "models/spread_runner.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
@@ -71,15 +69,6 @@ KvCache::Spec cache_spec(const ModelShape& shape, int64_t blocks, int64_t block_
   std::vector<int64_t> all(static_cast<size_t>(shape.layers));
   std::iota(all.begin(), all.end(), 0);
   return cache_spec(shape, all, blocks, block_size);
-}
-
-std::unique_ptr<Model> make_model(const Json& config, Head head) {
-  DecoderSpec spec = describe_model(config, head);
-  mention_own_code(Config(config));
-  std::unique_ptr<Model> model =
-      spec.seeing ? std::make_unique<SeeingDecoder>(std::move(spec)) : std::make_unique<Decoder>(std::move(spec));
-  model->set_disk_form(model->disk_forms().front());
-  return model;
 }
 
 }  // namespace apus

@@ -10,6 +10,7 @@
 
 #include "dist/mesh.h"
 #include "nn/steady.h"
+#include "nn/token_groups.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
@@ -42,8 +43,39 @@ at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n) {
   return n == h ? turned : at::cat({turned, x_TNH.narrow(2, n, h - n)}, 2);
 }
 
+namespace {
+// LongLoRA: each half of the heads over its own groups of tokens. The results of both are remembered for a second run.
+at::Tensor over_groups(const Module& owner, const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
+                       const ops::AttentionRule& rule, const Step& s) {
+  const TokenGroups& groups = *training_of(s).groups;
+  const int64_t queries = q_TNH.size(1) / 2, keys = k_TKH.size(1) / 2;
+  require(2 * queries == q_TNH.size(1) && 2 * keys == k_TKH.size(1) && !training_of(s).key_K.defined(), Fault::Usage,
+          "--tuner_type longlora gives each half of the heads groups of its own: the model's ", q_TNH.size(1),
+          " query heads and ", k_TKH.size(1), " key-value heads cannot be halved, or --share_prefix true is given");
+  Memo* const memo = memo_of(s, ResultKind::Attention);
+  const bool again = memo && memo->again();
+  std::vector<at::Tensor> known = again ? memo->recall(owner) : std::vector<at::Tensor>(), kept, halves;
+  for (const int64_t half : {0, 1}) {
+    const TokenGroups::Half& group = half == 0 ? groups.plain : groups.shifted;
+    ops::AttentionRule own = rule;
+    if (own.sinks_N.defined()) own.sinks_N = own.sinks_N.narrow(0, half * queries, queries);
+    ops::Attended result;
+    if (again) result = {known[static_cast<size_t>(2 * half)], known[static_cast<size_t>(2 * half + 1)]};
+    const auto part = [half](const at::Tensor& x, int64_t heads) {
+      return x.narrow(1, half * heads, heads).contiguous();
+    };
+    halves.push_back(ops::attention(part(q_TNH, queries), part(k_TKH, keys), part(v_TKH, keys), group.cu, group.cu,
+                                    group.longest, group.longest, own, memo ? &result : nullptr));
+    if (memo && !again) kept.insert(kept.end(), {result.out_TNH, result.lse_NT});
+  }
+  if (memo && !again) memo->remember(owner, std::move(kept));
+  return at::cat(halves, 1);
+}
+}  // namespace
+
 at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor& own_TKH, const at::Tensor& own_v_TKH,
                                        const ops::AttentionRule& rule, const Step& s) const {
+  if (training_of(s).groups) return over_groups(*this, q_TNH, own_TKH, own_v_TKH, rule, s);
   at::Tensor k_TKH = own_TKH, v_TKH = own_v_TKH;
   if (at::Tensor row_K = training_of(s).key_K; row_K.defined()) {
     require(!training_of(s).tokens, Fault::Usage,

@@ -29,37 +29,55 @@ DeltaNet::DeltaNet(const DeltaForm& f, const Place& place)
       speed_(param("A_log", {f.value_heads})),
       step_bias_(param("dt_bias", {f.value_heads})),
       conv_(child<CausalConv>("conv1d", place.layer, state_shape(f).channels, f.taps, false)),
-      in_(child<Linear>(
-          "in_proj_qkvz",
-          Linear::Spec{.in = place.hidden, .out = 2 * (f.key_heads * f.key_dim + f.value_heads * f.value_dim)})),
-      gates_(child<Linear>("in_proj_ba", Linear::Spec{.in = place.hidden, .out = 2 * f.value_heads})),
+      in_(input_matrices(place.hidden)),
       norm_(child<Norm>("norm", f.value_dim, NormSpec{.eps = place.eps})),
-      out_(child<Linear>("out_proj", Linear::Spec{.in = f.value_heads * f.value_dim, .out = place.hidden})) {}
+      out_(child<Linear>("out_proj", Linear::Spec{.in = f.values(), .out = place.hidden})) {}
+
+std::vector<Linear*> DeltaNet::input_matrices(int64_t hidden) {
+  const DeltaForm& f = form_;
+  std::vector<Linear*> all;
+  const auto matrix = [&](const char* name, int64_t out) {
+    all.push_back(&child<Linear>(name, Linear::Spec{.in = hidden, .out = out}));
+  };
+  if (f.apart) {
+    matrix("in_proj_qkv", 2 * f.keys() + f.values()), matrix("in_proj_z", f.values());
+    matrix("in_proj_b", f.value_heads), matrix("in_proj_a", f.value_heads);
+  } else {
+    matrix("in_proj_qkvz", 2 * (f.keys() + f.values())), matrix("in_proj_ba", 2 * f.value_heads);
+  }
+  return all;
+}
+
+DeltaNet::Made DeltaNet::made(const at::Tensor& x_TD, const Step& s) const {
+  const DeltaForm& f = form_;
+  if (f.apart) return {(*in_[0])(x_TD, s), (*in_[1])(x_TD, s), (*in_[2])(x_TD, s), (*in_[3])(x_TD, s)};
+  // Key head by key head: query, key, its value heads' values and gates; likewise their shares and steps.
+  const int64_t tokens = x_TD.size(0), wide = f.value_heads / f.key_heads * f.value_dim;
+  const auto flat = [&](const at::Tensor& x) { return x.reshape({tokens, -1}); };
+  const auto rows =
+      (*in_[0])(x_TD, s).view({tokens, f.key_heads, -1}).split_with_sizes({f.key_dim, f.key_dim, wide, wide}, 2);
+  const auto gates = (*in_[1])(x_TD, s).view({tokens, f.key_heads, -1}).chunk(2, 2);
+  return {at::cat({flat(rows[0]), flat(rows[1]), flat(rows[2])}, 1), flat(rows[3]), flat(gates[0]), flat(gates[1])};
+}
 
 at::Tensor DeltaNet::operator()(const at::Tensor& x_TD, const Step& s) const {
   const DeltaForm& f = form_;
-  const int64_t tokens = x_TD.size(0), each = f.value_heads / f.key_heads, keys = f.key_heads * f.key_dim,
-                values = f.value_heads * f.value_dim, wide = each * f.value_dim;
-  // Key head by key head: query, key, its value heads' values and gates; likewise their shares and steps.
-  const auto made =
-      in_(x_TD, s).view({tokens, f.key_heads, -1}).split_with_sizes({f.key_dim, f.key_dim, wide, wide}, 2);
-  const auto gates = widened(gates_(x_TD, s)).view({tokens, f.key_heads, -1}).chunk(2, 2);
-  const auto flat = [&](const at::Tensor& x) { return x.reshape({tokens, -1}); };
-  const auto mixed =
-      conv_(at::cat({flat(made[0]), flat(made[1]), flat(made[2])}, 1), s).split_with_sizes({keys, keys, values}, 1);
+  const int64_t tokens = x_TD.size(0);
+  const Made in = made(x_TD, s);
+  const auto mixed = conv_(in.mixed, s).split_with_sizes({f.keys(), f.keys(), f.values()}, 1);
   const at::Tensor q = at_unit_length(mixed[0].reshape({tokens, f.key_heads, f.key_dim}),
                                       1 / std::sqrt(static_cast<double>(f.key_dim))),
                    k = at_unit_length(mixed[1].reshape({tokens, f.key_heads, f.key_dim}), 1);
-  const at::Tensor decay = steady_softplus(flat(gates[1]) + widened(step_bias_.data)) * -widened(speed_.data).exp();
+  const at::Tensor decay = steady_softplus(widened(in.step) + widened(step_bias_.data)) * -widened(speed_.data).exp();
   const at::Tensor y = scanned({.q_TGK = q,
                                 .k_TGK = k,
                                 .v_TNV = mixed[2].reshape({tokens, f.value_heads, f.value_dim}),
                                 .decay_TN = decay,
-                                .share_TN = steady_sigmoid(flat(gates[0]))},
+                                .share_TN = steady_sigmoid(widened(in.share))},
                                s);
   const at::Tensor gated =
-      ops::swiglu(widened(made[3]).reshape({tokens, f.value_heads, f.value_dim}), norm_(y.contiguous()));
-  return out_(flat(gated).to(x_TD.scalar_type()), s);
+      ops::swiglu(widened(in.gate).reshape({tokens, f.value_heads, f.value_dim}), norm_(y.contiguous()));
+  return out_(gated.reshape({tokens, -1}).to(x_TD.scalar_type()), s);
 }
 
 }  // namespace apus

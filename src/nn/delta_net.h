@@ -3,6 +3,8 @@
 // from that is written back, as far as the token says.
 #pragma once
 
+#include <vector>
+
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/state_layer.h"
@@ -15,10 +17,17 @@ class DeltaNet : public StateLayer {
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
 
  private:
+  // What the input is made into: [T, all queries, keys and values], [T, all gates], [T, N] shares and steps.
+  struct Made {
+    at::Tensor mixed, gate, share, step;
+  };
+  std::vector<Linear*> input_matrices(int64_t hidden);
+  Made made(const at::Tensor& x_TD, const Step& s) const;
+
   const DeltaForm form_;
   Param &speed_, &step_bias_;
   CausalConv& conv_;
-  Linear &in_, &gates_;
+  std::vector<Linear*> in_;
   Norm& norm_;
   Linear& out_;
 };

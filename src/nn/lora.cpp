@@ -62,6 +62,27 @@ struct LowRank : torch::autograd::Function<LowRank> {
 
 }  // namespace
 
+at::Tensor with_low_rank(const Delta& owner, const at::Tensor& y_TO, const at::Tensor& x_TI, const at::Tensor& a_RI,
+                         const at::Tensor& b_OR, double scale, const Dropout& drop, Memo* memo) {
+  if (at::GradMode::is_enabled()) {
+    Known known;
+    if (memo && memo->again()) known.h_TR = std::move(memo->recall(owner).front());
+    return LowRank::apply(y_TO, x_TI, a_RI, b_OR, scale, drop, known);
+  }
+  at::Tensor y = y_TO;
+  const at::Tensor h_TR = ops::add_low_rank(y, drop(x_TI), a_RI, b_OR, scale * drop.factor());
+  if (memo) memo->remember(owner, {h_TR});
+  return y;
+}
+
+std::pair<at::Tensor, at::Tensor> low_rank_columns(const at::Tensor& x_TI, const at::Tensor& a_RI,
+                                                   const at::Tensor& b_OR, double scale, Dropout drop) {
+  drop.row = 0;  // the head is given all tokens, also where the layers were not
+  const auto type = x_TI.scalar_type();
+  const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
+  return {x.mm(a_RI.to(type).t()) * (scale * drop.factor()), b_OR.to(type)};
+}
+
 Lora::Lora(Spec spec, const Param* bias)
     : spec_(spec),
       bias_(bias),
@@ -85,15 +106,7 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
   const auto shifted = [&](const at::Tensor& y) {
     return shift_ ? y + (shift_->data * spec_.scale()).to(y.scalar_type()) : y;
   };
-  if (at::GradMode::is_enabled()) {
-    Known known;
-    if (memo && memo->again()) known.h_TR = std::move(memo->recall(*this).front());
-    return shifted(LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop, known));
-  }
-  at::Tensor y = y_TO;
-  const at::Tensor h_TR = ops::add_low_rank(y, drop(x_TI), a_.data, b_.data, spec_.scale() * drop.factor());
-  if (memo) memo->remember(*this, {h_TR});
-  return shifted(y);
+  return shifted(with_low_rank(*this, y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop, memo));
 }
 
 // y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds
@@ -128,23 +141,25 @@ void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
 
 std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
   require(!spec_.dora && !spec_.looks_up, Fault::Bug, "only plain LoRA can be written as further columns");
-  Dropout drop = Dropout::of(spec_.dropout, spec_.id, s, a_);
-  drop.row = 0;  // the head is given all tokens, also where the layers were not
-  const auto type = x_TI.scalar_type();
-  const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
-  const at::Tensor more_TR = x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_OR = b_.data.to(type);
+  const auto [more_TR, b_OR] =
+      low_rank_columns(x_TI, a_.data, b_.data, spec_.scale(), Dropout::of(spec_.dropout, spec_.id, s, a_));
   if (!shift_) return {more_TR, b_OR};
-  return {at::cat({more_TR, at::full({x.size(0), 1}, spec_.scale(), x.options())}, 1),
-          at::cat({b_OR, shift_->data.to(type).unsqueeze(1)}, 1)};
+  return {at::cat({more_TR, at::full({x_TI.size(0), 1}, spec_.scale(), x_TI.options())}, 1),
+          at::cat({b_OR, shift_->data.to(x_TI.scalar_type()).unsqueeze(1)}, 1)};
 }
 
-at::Tensor Lora::merged(const at::Tensor& weight) const {
+at::Tensor Lora::merged_rows(const at::Tensor& rows, int64_t first) const {
   at::NoGradGuard no_grad;
+  const int64_t count = rows.size(0);
   const at::Tensor a = a_.data.to(at::kFloat), b = b_.data.to(at::kFloat);
-  if (spec_.looks_up) return at::addmm(weight.to(at::kFloat), a.t(), b.t(), 1, spec_.scale());
-  const at::Tensor sum = at::addmm(weight.to(at::kFloat), b, a, 1, spec_.scale());
+  if (spec_.looks_up) return at::addmm(rows.to(at::kFloat), a.narrow(1, first, count).t(), b.t(), 1, spec_.scale());
+  const at::Tensor sum = at::addmm(rows.to(at::kFloat), b.narrow(0, first, count), a, 1, spec_.scale());
   if (!magnitude_) return sum;
-  return sum * (magnitude_->data.to(at::kFloat) / sum.norm(2, 1)).unsqueeze(1);
+  return sum * (magnitude_->data.narrow(0, first, count).to(at::kFloat) / sum.norm(2, 1)).unsqueeze(1);
+}
+
+void Lora::begin(Adaptable& layer, const std::string& how, uint64_t seed, at::TensorOptions options) {
+  init_lora(*this, layer, how, seed, options);
 }
 
 at::Tensor Lora::merged_bias(const at::Tensor& bias) const {

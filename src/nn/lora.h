@@ -7,11 +7,13 @@
 #include <memory>
 #include <string>
 
-#include "nn/linear.h"
+#include "nn/trained_delta.h"
 
 namespace apus {
 
-class Lora final : public Delta {
+struct Dropout;  // nn/dropout.h
+
+class Lora final : public TrainedDelta {
  public:
   struct Spec {
     int64_t in, out, rank;
@@ -32,12 +34,13 @@ class Lora final : public Delta {
                    Memo* memo = nullptr) const override;
   bool only_adds() const override { return !spec_.dora && !spec_.looks_up && !spec_.biased; }
   bool looks_at_weight() const override { return magnitude_ && !ratio_.defined(); }
-  at::Tensor merged(const at::Tensor& weight) const override;
-  at::Tensor merged_bias(const at::Tensor& bias) const;  // f32; of a `biased` one
+  at::Tensor merged_rows(const at::Tensor& rows, int64_t first) const override;
+  at::Tensor merged_bias(const at::Tensor& bias) const override;
+  bool changes_bias() const override { return spec_.biased; }
   std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const override;
 
-  // For inference alone: the factors in this type, and what DoRA needs of the weight, once and for all.
-  void settle(const at::Tensor& weight, at::ScalarType type);
+  void begin(Adaptable& layer, const std::string& how, uint64_t seed, at::TensorOptions options) override;
+  void settle(const at::Tensor& weight, at::ScalarType type) override;
 
   const Spec& spec() const { return spec_; }
   Param& a() { return a_; }
@@ -55,6 +58,14 @@ class Lora final : public Delta {
   Param* shift_ = nullptr;      // [out], of a `biased` one
   at::Tensor ratio_;            // [out] magnitude by length, once settled
 };
+
+// y + scale * dropout(x) a' b', added into y in place (y is a fresh product that nothing else holds). The memo: as of
+// Delta::apply, which `owner` was asked for.
+at::Tensor with_low_rank(const Delta& owner, const at::Tensor& y_TO, const at::Tensor& x_TI, const at::Tensor& a_RI,
+                         const at::Tensor& b_OR, double scale, const Dropout& drop, Memo* memo);
+// The same as columns: what the head multiplies besides.
+std::pair<at::Tensor, at::Tensor> low_rank_columns(const at::Tensor& x_TI, const at::Tensor& a_RI,
+                                                   const at::Tensor& b_OR, double scale, Dropout drop);
 
 // The lengths of the rows of weight + scale * b a, f32 [out], without making that matrix.
 at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, double scale);

@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "dist/collective.h"
@@ -152,6 +153,8 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   const auto all_here = [&] {
     if (!adapted() && clamp_ == 0 && !elsewhere) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
     const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
+    if (elsewhere && everywhere_)
+      return collective::all_reduce(of_own_experts(x_TD, weight_Tk, pairs, s), ranks->comm(Axis::Ep));
     const at::Tensor x_MD = at::index_select(x_TD, 0, pairs.token);
     const int64_t tokens = x_TD.size(0);
     if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD, weight_Tk, pairs);
@@ -164,6 +167,26 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   const at::Tensor y_TD = all_here();
   const bool halves = ranks && ranks->size(Axis::Tp) > 1 && down_.part[2].size != down_.full[2];
   return halves ? collective::all_reduce(y_TD, ranks->comm(Axis::Tp)) : y_TD;
+}
+
+namespace {
+// Those of the experts in a range, which are the only ones then.
+ops::ExpertPairs pairs_of(const ops::ExpertPairs& all, const Range& experts) {
+  const auto first = all.count.begin() + experts.begin, last = first + experts.size;
+  const int64_t begin = std::accumulate(all.count.begin(), first, int64_t{0}),
+                size = std::accumulate(first, last, int64_t{0});
+  return {.token = all.token.narrow(0, begin, size),
+          .pair = all.pair.narrow(0, begin, size),
+          .count = {first, last},
+          .ends = all.ends.narrow(0, experts.begin, experts.size) - begin};
+}
+}  // namespace
+
+at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs,
+                                   const Step& s) const {
+  const ops::ExpertPairs own = pairs_of(pairs, gate_up_.part[0]);
+  const at::Tensor x_mD = at::index_select(x_TD, 0, own.token);
+  return summed(of_pairs(x_mD, own, x_TD.size(0), s), x_TD, weight_Tk, own);
 }
 
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,

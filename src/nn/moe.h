@@ -31,8 +31,13 @@ class Experts : public Module {
   // call it with the same ones.
   at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                         const Step& s) const;
+  // Those that share out the experts are all given the same tokens: nobody sends any, and the ranks sum what theirs
+  // make of them. For inference.
+  void tokens_are_everywhere() { everywhere_ = true; }
 
  private:
+  at::Tensor of_own_experts(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs,
+                            const Step& s) const;
   // A row for each pair, in the order of the experts that are here -> what they make of it, unweighed. Where ranks
   // share out the matrices: this rank's summand.
   at::Tensor of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
@@ -45,6 +50,7 @@ class Experts : public Module {
   ExpertMatrices here(const ExpertMatrices& of_all) const;
   Param &gate_up_, &down_;
   double clamp_;
+  bool everywhere_ = false;
   Param *gate_up_bias_ = nullptr, *down_bias_ = nullptr;  // of clamped ones
   // Of each expert: views, for adapters under the names PEFT sees.
   ExpertMatrices gate_of_, up_of_, down_of_;

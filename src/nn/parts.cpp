@@ -62,6 +62,12 @@ bool is_elsewhere(const Param& param, const MeshView* mesh) {
          });
 }
 
+std::vector<Cut> unsharded_cuts(const Param& param) {
+  std::vector<Cut> cuts = param.cuts;
+  std::erase_if(cuts, [](const Cut& cut) { return cut.axis == Axis::DpShard; });
+  return cuts;
+}
+
 at::Tensor own_part(at::Tensor whole, const Param& param) {
   require_shape(whole, param.full, "the whole");
   for (size_t d = 0; d < param.part.size(); ++d) whole = narrowed(whole, static_cast<int64_t>(d), param.part[d]);

@@ -15,6 +15,9 @@ bool leaves_whole(const Cut& cut);
 // Whether other ranks have all of it: other stages of a pipeline (dist/launch/stage_cut.h), or who holds the expert.
 bool is_elsewhere(const Param& param, const MeshView* mesh);
 
+// The cuts but for the one between ranks that shard all parameters: those of what such ranks gather for a while.
+std::vector<Cut> unsharded_cuts(const Param& param);
+
 // This rank's part of a whole tensor that has the parameter's shape: a view.
 at::Tensor own_part(at::Tensor whole, const Param& param);
 

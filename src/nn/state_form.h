@@ -27,6 +27,11 @@ struct DeltaForm {
   int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   // Tokens that the convolution looks at.
   int64_t taps = 0;
+  // Qwen3.5: queries, keys and values; gates; shares; steps: a matrix each. Qwen3-Next has them key head by key head.
+  bool apart = false;
+
+  int64_t keys() const { return key_heads * key_dim; }
+  int64_t values() const { return value_heads * value_dim; }
 };
 
 // Mamba-2: heads whose decay and share of each value depend on the token.
@@ -54,7 +59,7 @@ using StateForm = std::variant<DeltaForm, MambaForm, LightningForm>;
 
 inline StateShape state_shape(const StateForm& form) {
   if (const auto* d = std::get_if<DeltaForm>(&form))
-    return {d->taps - 1, 2 * d->key_heads * d->key_dim + d->value_heads * d->value_dim, d->value_heads, d->key_dim,
+    return {d->taps - 1, 2 * d->keys() + d->values(), d->value_heads, d->key_dim,
             d->value_dim};
   if (const auto* m = std::get_if<MambaForm>(&form)) return {m->taps - 1, m->mixed(), m->heads, m->state, m->head_dim};
   const auto& l = std::get<LightningForm>(form);

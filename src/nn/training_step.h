@@ -12,8 +12,9 @@
 
 namespace apus {
 
-struct RouterLoss;  // nn/moe.h
-class TokenShare;   // nn/token_share.h
+struct RouterLoss;   // nn/moe.h
+class TokenShare;    // nn/token_share.h
+struct TokenGroups;  // nn/token_groups.h
 
 struct TrainingStep {
   // Where this forward's dropout masks and noise come from; 0: there are none.
@@ -27,6 +28,8 @@ struct TrainingStep {
   // Where sequences share their beginnings (train/shared_prefix): the rows of this pass's keys that they see, one
   // sequence behind the other. Undefined: each sees its own.
   at::Tensor key_K = {};
+  // LongLoRA: which tokens each half of the heads looks at. Null: all before them.
+  std::shared_ptr<const TokenGroups> groups = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;
 };

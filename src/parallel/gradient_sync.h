@@ -2,6 +2,8 @@
 // How the gradients of several ranks become one sum, and what of it a rank gets: all of it, or its slice.
 #pragma once
 
+#include <optional>
+
 namespace apus {
 
 class GradientSync {
@@ -24,6 +26,12 @@ class GradientSync {
 
   // Whether each rank holds a slice of the gradients and of the optimizer's state, not all of them.
   virtual bool sliced() const { return false; }
+  // Which one, where some ranks hold the same slice: of so many; the first of those that hold it writes the state.
+  struct Slice {
+    int number = 0, of = 1;
+    bool first = true;
+  };
+  virtual std::optional<Slice> slice() const { return std::nullopt; }
   // The squares of this rank's gradients become those of all.
   virtual double of_all(double squares) { return squares; }
   // After the optimizer's step: every rank learns what the others changed.

@@ -4,23 +4,37 @@
 #include <algorithm>
 
 #include "device/agree.h"
+#include "nn/parts.h"
 #include "ops/ops.h"
 
 namespace apus {
 
+namespace {
+MeshSizes sizes_of(const MeshLayout& layout) {
+  return {.pp = layout.size(Axis::Pp),
+          .dp_replicate = layout.size(Axis::DpReplicate),
+          .dp_shard = layout.size(Axis::DpShard),
+          .cp = layout.size(Axis::Cp),
+          .tp = layout.size(Axis::Tp),
+          .ep = layout.size(Axis::Ep)};
+}
+}  // namespace
+
 std::vector<int> holders(const Param& param, const MeshLayout& layout) {
-  std::vector<Cut> cuts = param.cuts;
-  std::erase_if(cuts, [](const Cut& cut) { return cut.axis == Axis::DpShard; });
-  const MeshSizes sizes{.pp = layout.size(Axis::Pp),
-                        .dp_replicate = layout.size(Axis::DpReplicate),
-                        .dp_shard = layout.size(Axis::DpShard),
-                        .cp = layout.size(Axis::Cp),
-                        .tp = layout.size(Axis::Tp),
-                        .ep = layout.size(Axis::Ep)};
+  const MeshSizes sizes = sizes_of(layout);
+  const std::vector<Cut> cuts = unsharded_cuts(param);
   const std::vector<Range> mine = local_part(param.full, cuts, layout);
   std::vector<int> ranks;
   for (int r = 0; r < layout.world(); ++r)
     if (local_part(param.full, cuts, MeshLayout(sizes, layout.world(), r)) == mine) ranks.push_back(r);
+  return ranks;
+}
+
+std::vector<int> slice_holders(const Param& param, const MeshLayout& layout) {
+  std::vector<int> ranks = holders(param, layout);
+  std::erase_if(ranks, [&](int r) {
+    return MeshLayout(sizes_of(layout), layout.world(), r).rank(Axis::DpShard) != layout.rank(Axis::DpShard);
+  });
   return ranks;
 }
 

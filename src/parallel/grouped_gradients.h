@@ -15,6 +15,9 @@ namespace apus {
 // The ranks of the world, rising, that hold the same part of the parameter as this one, however its slices are kept.
 std::vector<int> holders(const Param& param, const MeshLayout& layout);
 
+// Those of them that also hold the same rows of it, where ranks shard the parameters.
+std::vector<int> slice_holders(const Param& param, const MeshLayout& layout);
+
 class GroupedGradients final : public GradientSync {
  public:
   struct Group {

@@ -16,7 +16,8 @@ namespace apus {
 void SequenceRunner::prepare(const Inputs& in, Step& s) {
   inner_->prepare(in, s);
   const int64_t tokens = in.id_T.size(0);
-  now_ = s.cache || tokens < ranks_.size() ? nullptr : std::make_shared<const TokenShare>(ranks_, tokens);
+  const bool own = s.cache || !alone_.expired() || tokens < ranks_.size();
+  now_ = own ? nullptr : std::make_shared<const TokenShare>(ranks_, tokens);
   if (!now_ && !training_of(s).tokens) return;
   require(!now_ || std::all_of(in.media.begin(), in.media.end(), [](const auto& spans) { return spans.empty(); }),
           Fault::Usage, "--sequence_parallel_size shares out rows of text, and these hold images, videos or sounds");
@@ -36,6 +37,12 @@ at::Tensor SequenceRunner::layer(const Model& model, int64_t i, const at::Tensor
 at::Tensor SequenceRunner::final_norm(const Model& model, const at::Tensor& x_TD) {
   const at::Tensor y_TD = inner_->final_norm(model, x_TD);
   return now_ ? now_->gathered(y_TD) : y_TD;
+}
+
+std::shared_ptr<void> SequenceRunner::alone() {
+  std::shared_ptr<void> all = alone_.lock();
+  if (!all) alone_ = all = std::make_shared<std::shared_ptr<void>>(inner_->alone());
+  return all;
 }
 
 }  // namespace apus

@@ -22,11 +22,13 @@ class SequenceRunner final : public LayerRunner {
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override;
   at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override;
   at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override;
+  std::shared_ptr<void> alone() override;
 
  private:
   Comm& ranks_;
   std::shared_ptr<LayerRunner> inner_;
   std::shared_ptr<const TokenShare> now_;  // of the pass that is made; null: each rank makes all of it
+  std::weak_ptr<void> alone_;              // while it lives, each rank makes all of its passes
 };
 
 }  // namespace apus

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "device/agree.h"
+#include "ops/ops.h"
 #include "parallel/gradient_hook.h"
 
 namespace apus {
@@ -40,7 +41,7 @@ ShardedGradients::ShardedGradients(std::vector<Param> params, Comm& ranks, Comm&
   for (Param& p : params) {
     const auto size = p.whole.numel() * static_cast<int64_t>(p.whole.element_size());
     const Member* before = buckets_.empty() ? nullptr : buckets_.back().members.back();
-    const bool alike = before && before->param.unit == p.unit &&
+    const bool alike = before && before->param.unit == p.unit && before->param.copies == p.copies &&
                        before->param.whole.scalar_type() == p.whole.scalar_type() &&
                        before->param.whole.device() == p.whole.device();
     if (!alike || bytes + size > spec_.bucket_bytes) buckets_.emplace_back(), bytes = 0;
@@ -105,7 +106,9 @@ void ShardedGradients::absorb_oldest() {
   Sum sum = std::move(under_way_.front());
   under_way_.pop_front();
   const Bucket& b = buckets_[sum.bucket];
-  const std::vector<at::Tensor> slices = b.message->end_sum(sum.pending);
+  const at::Tensor segment = sum.pending.segment;
+  const std::vector<at::Tensor> slices = b.message->end_sum(sum.pending);  // views of it
+  if (Comm* const copies = b.members[0]->param.copies) copies->all_reduce(segment)->wait();
   for (size_t i = 0; i < slices.size(); ++i) {
     const at::Tensor& slice = b.members[i]->param.slice;
     const at::Tensor here = slices[i].to(slice.device());
@@ -143,7 +146,21 @@ void ShardedGradients::finish(bool last) {
   open_ = false;
 }
 
-double ShardedGradients::of_all(double squares) { return sum_over(host_, squares); }
+// Each number counts once, however many ranks hold it.
+double ShardedGradients::of_all(double squares) {
+  const bool copied =
+      std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m->param.copies != nullptr; });
+  if (!copied) return sum_over(host_, squares);
+  double sum = 0;
+  for (const Bucket& b : buckets_) {
+    std::vector<at::Tensor> gradients;
+    for (const Member* m : b.members)
+      if (m->param.slice.grad().defined()) gradients.push_back(m->param.slice.grad());
+    const Comm* const copies = b.members[0]->param.copies;
+    sum += ops::sum_of_squares(gradients) / (copies ? copies->size() : 1);
+  }
+  return sum_over(host_, sum);
+}
 
 void ShardedGradients::rest() {
   if (spec_.let_go) spec_.let_go();

@@ -24,6 +24,8 @@ class ShardedGradients final : public GradientSync {
     at::Tensor whole;  // the leaf of the tape, which gets the gradients
     at::Tensor slice;  // what the optimizer updates; its gradient is set here. It may lie on the host
     int unit = 0;      // with others that are complete at the same time, numbered as the backward pass meets them
+    // Ranks that hold the same slice, whose gradients of it are summed as well; null: this one alone.
+    Comm* copies = nullptr;
   };
   struct Spec {
     int64_t bucket_bytes = 25 << 20;
@@ -35,8 +37,11 @@ class ShardedGradients final : public GradientSync {
     // What lets go of wholes that come and go; such wholes are gathered from the slices when they are needed. Without
     // it every rank keeps the wholes, which learn after the optimizer's step what the slices became.
     std::function<void()> let_go = {};
+    // Where all parameters have the same copies: how this rank's slice is written and read.
+    std::optional<Slice> slice = {};
   };
-  // In the same order on all ranks. `ranks` carries tensors of the wholes' device, `host` those of the host.
+  // In the same order on all ranks. `ranks`, who share the parameters out, carries tensors of the wholes' device;
+  // `host` those of the host, of all that bring gradients.
   ShardedGradients(std::vector<Param> params, Comm& ranks, Comm& host, Spec spec);
   ~ShardedGradients() override;
 
@@ -45,6 +50,7 @@ class ShardedGradients final : public GradientSync {
   bool in_step() const override { return spec_.each_micro_batch; }
   bool passes_in_step() const override { return spec_.by_unit; }
   bool sliced() const override { return true; }
+  std::optional<Slice> slice() const override { return spec_.slice; }
   double of_all(double squares) override;
   void updated() override;
   void rest() override;

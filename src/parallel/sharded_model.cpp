@@ -6,10 +6,11 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
+#include "dist/mesh.h"
 #include "nn/capsule.h"
+#include "nn/parts.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -20,12 +21,15 @@ struct ShardedModel::Shard {
   std::string name;
   Param* param;
   std::vector<Param*> tied;  // other names of it
-  at::Tensor slice, whole;
+  at::Tensor slice, whole;   // where ranks share out matrices, all of this rank's part
+  std::vector<Range> of_slice, of_whole;
 
   int64_t bytes() const { return whole.numel() * static_cast<int64_t>(whole.element_size()); }
-  void show(const at::Tensor& data) const {
-    param->data = data;
-    for (Param* p : tied) p->data = data;
+  void show_slice() const { show(slice, of_slice); }
+  void show_whole() const { show(whole, of_whole); }
+  void show(const at::Tensor& data, const std::vector<Range>& part) const {
+    param->data = data, param->part = part;
+    for (Param* p : tied) p->data = data, p->part = part;
   }
   c10::StorageImpl& storage() const { return *whole.storage().unsafeGetStorageImpl(); }
   void fill() const {
@@ -75,6 +79,7 @@ class ShardedModel::Runner final : public LayerRunner {
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override;
   at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override;
   at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override;
+  std::shared_ptr<void> alone() override { return owner_.whole(); }
 
  private:
   at::Tensor leave(size_t unit, const at::Tensor& y_TD, bool runs_again = false);
@@ -112,6 +117,7 @@ at::Tensor ShardedModel::Runner::leave(size_t unit, const at::Tensor& y_TD, bool
 }
 
 at::Tensor ShardedModel::Runner::embed(const Model& model, const Inputs& in, const Step& s) {
+  if (owner_.wholes_ > 0) return model.embed(in, s);
   // What an earlier pass left; but not the head that its backward pass begins with (a reference is asked in between).
   const size_t head = owner_.units_.size() - 1;
   for (size_t u = 0; u <= head; ++u)
@@ -121,6 +127,7 @@ at::Tensor ShardedModel::Runner::embed(const Model& model, const Inputs& in, con
 }
 
 at::Tensor ShardedModel::Runner::layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) {
+  if (owner_.wholes_ > 0) return model.layer(i, x_TD, s);
   const auto unit = static_cast<size_t>(i) + 1;
   const Memo* memo = training_of(s).memo;
   if (memo && memo->again()) {  // its backward pass follows
@@ -133,7 +140,7 @@ at::Tensor ShardedModel::Runner::layer(const Model& model, int64_t i, const at::
 
 // The head is used behind this, and stays until the backward pass has left it.
 at::Tensor ShardedModel::Runner::final_norm(const Model& model, const at::Tensor& x_TD) {
-  owner_.need(owner_.units_.size() - 1);
+  if (owner_.wholes_ == 0) owner_.need(owner_.units_.size() - 1);
   return model.final_norm(x_TD);
 }
 
@@ -159,9 +166,12 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
     require(p.data.defined() && p.data.sizes() == at::IntArrayRef(p.local_shape()), Fault::Bug, name,
             " is shared out before it is loaded");
     Unit& unit = *units_[unit_of(name)];
-    Shard& s = unit.shards.emplace_back(Shard{name, &p, others[name], p.data, {}});
+    Shard& s = unit.shards.emplace_back(Shard{name, &p, others[name], p.data, {}, p.part, {}});
     unit.stays |= !s.tied.empty();
-    s.whole = at::empty(p.full, p.data.detach().options().device(spec.device));
+    s.of_whole = local_part(p.full, unsharded_cuts(p), model.mesh()->layout());
+    std::vector<int64_t> shape;
+    for (const Range& range : s.of_whole) shape.push_back(range.size);
+    s.whole = at::empty(shape, p.data.detach().options().device(spec.device));
     s.empty();
     s.whole.set_requires_grad(p.trainable);
   });
@@ -176,7 +186,7 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
     }
     for (Unit::Message& m : unit->messages) {
       std::vector<std::vector<int64_t>> shapes;
-      for (const size_t i : m.shards) shapes.push_back(unit->shards[i].param->full);
+      for (const size_t i : m.shards) shapes.push_back(unit->shards[i].whole.sizes().vec());
       m.how =
           std::make_unique<SliceMessage>(ranks_, std::move(shapes), unit->shards[m.shards[0]].whole.detach().options());
     }
@@ -187,16 +197,18 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
 ShardedModel::~ShardedModel() {
   model_.run_by(nullptr);
   for (const auto& unit : units_)
-    for (const Shard& s : unit->shards) s.show(s.slice);
+    for (const Shard& s : unit->shards) s.show_slice();
 }
 
-std::vector<ShardedGradients::Param> ShardedModel::trained() const {
+std::vector<ShardedGradients::Param> ShardedModel::trained(int first_unit) const {
   std::vector<ShardedGradients::Param> all;
   for (size_t u = units_.size(); u-- > 0;)
     for (auto s = units_[u]->shards.rbegin(); s != units_[u]->shards.rend(); ++s)
       if (s->param->trainable)
-        all.push_back(
-            {.name = s->name, .whole = s->whole, .slice = s->slice, .unit = static_cast<int>(units_.size() - 1 - u)});
+        all.push_back({.name = s->name,
+                       .whole = s->whole,
+                       .slice = s->slice,
+                       .unit = first_unit + static_cast<int>(units_.size() - 1 - u)});
   return all;
 }
 
@@ -227,7 +239,7 @@ void ShardedModel::need(size_t number) {
       if (!m.how->direct()) unit.shards[i].fill();
     m.how->end_gather(m.pending, unit.of(m, &Shard::whole));
   }
-  for (const Shard& s : unit.shards) s.show(s.whole);
+  for (const Shard& s : unit.shards) s.show_whole();
   unit.presence = Presence::Here;
 }
 
@@ -235,7 +247,7 @@ void ShardedModel::release(size_t number) {
   Unit& unit = *units_[number];
   if (unit.presence == Presence::Away) return;
   need(number);  // what is under way arrives first
-  for (const Shard& s : unit.shards) s.show(s.slice), s.empty();
+  for (const Shard& s : unit.shards) s.show_slice(), s.empty();
   bytes_ -= unit.bytes();
   unit.presence = Presence::Away;
 }
@@ -245,11 +257,37 @@ void ShardedModel::release() {
   for (size_t u = 0; u < units_.size(); ++u) release(u);
 }
 
+// A layer is on its way while the one before it gets its place.
+std::shared_ptr<void> ShardedModel::whole() {
+  if (wholes_ == 0) {
+    release(), start(0);
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (u + 1 < units_.size()) start(u + 1);
+      need(u);
+    }
+  }
+  ++wholes_;
+  return {nullptr, [this](void*) {
+            if (--wholes_ == 0) release();
+          }};
+}
+
+void ShardedModel::as_slices(const std::function<void()>& work) {
+  const auto each_here = [&](void (Shard::*show)() const) {
+    for (const auto& unit : units_)
+      if (unit->presence == Presence::Here)
+        for (const Shard& s : unit->shards) (s.*show)();
+  };
+  each_here(&Shard::show_slice);
+  work();
+  each_here(&Shard::show_whole);
+}
+
 void ShardedModel::back_at(size_t number) {
   const size_t last = units_.size() - 1;
   backward_waits_ = false;
   for (size_t u = number + 1; u <= last; ++u) release(u);
-  if (gradients_) gradients_->complete(static_cast<int>(last - number) - 1);
+  if (gradients_) gradients_->complete(first_unit_ + static_cast<int>(last - number) - 1);
   // Of a plain table the backward pass wants no values.
   if (number == 0 && units_[0]->shards.size() == 1) return;
   need(number);

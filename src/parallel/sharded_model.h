@@ -4,6 +4,7 @@
 // and again in the backward pass.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,11 +28,18 @@ class ShardedModel {
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 
-  std::vector<ShardedGradients::Param> trained() const;  // in the order of the backward pass
+  // In the order of the backward pass.
+  std::vector<ShardedGradients::Param> trained(int first_unit = 0) const;
   // Those that hear of units whose gradients are complete.
-  void tell(ShardedGradients* gradients) { gradients_ = gradients; }
+  // `first_unit`: of this model's, behind those of models whose backward passes come before its own.
+  void tell(ShardedGradients* gradients, int first_unit = 0) { gradients_ = gradients, first_unit_ = first_unit; }
+  int units() const { return static_cast<int>(units_.size()); }
   // Every parameter is its slice again: after an update, before the model is saved.
   void release();
+  // Every parameter is whole until the result is let go of (LayerRunner::alone).
+  std::shared_ptr<void> whole();
+  // Parameters are slices while `work` runs, also where they are whole around it: what is saved is gathered by itself.
+  void as_slices(const std::function<void()>& work);
 
   int64_t slice_bytes() const;
   int64_t most_whole_bytes() const { return most_bytes_; }  // that were there at once
@@ -51,7 +59,9 @@ class ShardedModel {
   const Spec spec_;
   std::vector<std::unique_ptr<Unit>> units_;  // embedding, layers, final norm and head
   ShardedGradients* gradients_ = nullptr;
+  int first_unit_ = 0;
   bool backward_waits_ = false;  // for a forward pass that was made
+  int wholes_ = 0;               // that were asked for and are held
   int64_t bytes_ = 0, most_bytes_ = 0;
 };
 

@@ -100,12 +100,18 @@ class Listing {
     if (bias) plain(name + ".conv1d.bias", {channels});
   }
   void state_layer(const std::string& name, const DeltaForm& f) {
-    const int64_t keys = f.key_heads * f.key_dim, values = f.value_heads * f.value_dim;
+    const int64_t keys = f.keys(), values = f.values();
     plain(name + ".A_log", {f.value_heads});
     plain(name + ".dt_bias", {f.value_heads});
     convolution(name, 2 * keys + values, f.taps, false);
-    linear(name + ".in_proj_qkvz", hidden_, 2 * (keys + values), false);
-    linear(name + ".in_proj_ba", hidden_, 2 * f.value_heads, false);
+    if (f.apart) {
+      linear(name + ".in_proj_qkv", hidden_, 2 * keys + values, false);
+      linear(name + ".in_proj_z", hidden_, values, false);
+      for (const char* each : {".in_proj_b", ".in_proj_a"}) linear(name + each, hidden_, f.value_heads, false);
+    } else {
+      linear(name + ".in_proj_qkvz", hidden_, 2 * (keys + values), false);
+      linear(name + ".in_proj_ba", hidden_, 2 * f.value_heads, false);
+    }
     plain(name + ".norm.weight", {f.value_dim});
     linear(name + ".out_proj", values, hidden_, false);
   }

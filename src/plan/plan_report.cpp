@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/adapter_config.h"
 #include "plan/plan.h"
 
 namespace apus {
@@ -49,6 +50,14 @@ std::string whole(double n) {  // 3210 -> "3,210"
 
 const char* type_name(double element) { return element > 2 ? "float32" : "bfloat16"; }
 
+std::string adapter_text(const TuningSpec& s) {
+  LoraConfig config;
+  config.kind = s.kind;
+  if (s.kind != "boft") return str(adapter_title(config), " of rank ", s.rank);
+  return s.boft.block_size > 0 ? str("BOFT of blocks of ", s.boft.block_size)
+                               : str("BOFT of ", s.boft.block_num, " blocks");
+}
+
 std::string heading(const Plan& p) {
   const PlanSpec& s = p.spec;
   std::string out = str(s.title, " (", s.model.type, "): ", count(p.tuning.elements), " parameters");
@@ -58,15 +67,18 @@ std::string heading(const Plan& p) {
     out += str(", ", count(trained), " trained (",
                printed("%.2f", 100 * trained / (p.tuning.elements + p.tuning.adapter)), " %)");
   }
-  out += str("\n", s.command, s.stack == "apus" ? "" : " under " + s.stack, " on ", s.train.devices, " x ",
-             s.device.name, " of ", gib(s.device.memory), " GiB, ", type_name(s.element()));
+  const bool parts = s.inference && s.share.any();
+  out += str("\n", s.command, s.stack == "apus" ? "" : " under " + s.stack, " on ",
+             parts ? s.share.copies_of() * s.share.experts : s.train.devices, " x ", s.device.name, " of ",
+             gib(s.device.memory), " GiB, ", type_name(s.element()));
   if (s.inference && s.train.devices > 1) out += ", layers spread over them";
+  if (parts)
+    out += str(s.share.tensor > 1 ? ", matrices shared out" : "", s.share.experts > 1 ? ", experts shared out" : "");
   if (s.inference && !s.infer.cached) return out + str(": ", s.infer.step_tokens, " tokens a step\n");
   if (s.inference)
     return out + str(": contexts of ", s.infer.context, " tokens, up to ", s.infer.sequences, " sequences, ",
                      s.infer.step_tokens, " tokens a step\n");
-  out += str(", ", s.tuning.lora ? str("LoRA of rank ", s.tuning.rank) : std::string("all weights"), ", ",
-             s.train.optimizer.kind);
+  out += str(", ", s.tuning.lora ? adapter_text(s.tuning) : std::string("all weights"), ", ", s.train.optimizer.kind);
   if (s.train.devices > 1) out += ", " + strategy_name(s.train.zero, s.train.devices);
   const RecomputeFacts& r = s.train.recompute;
   const char* const layers = r.selective ? "recomputed in part" : r.layers > 0 ? "recomputed" : "kept";
@@ -103,9 +115,10 @@ std::string plan_text(const Plan& p) {
   const Unit unit(p.use.peak);
   for (size_t i = 0; i < kHolds; ++i)
     if (p.use.at_peak[i] > 0) out += unit.line(kHoldsNames[i], p.use.at_peak[i]) + "\n";
-  out += unit.line("peak", p.use.peak) + str(p.spec.train.devices == 1 ? ", in "
-                                             : p.spec.inference        ? " on the fullest device, in "
-                                                                       : " on each device, in ",
+  out += unit.line("peak", p.use.peak) + str(p.spec.inference && p.spec.share.any() ? " on each device, in "
+                                             : p.spec.train.devices == 1            ? ", in "
+                                             : p.spec.inference                     ? " on the fullest device, in "
+                                                                                    : " on each device, in ",
                                              p.use.when, "\n\n");
   const double left = p.capacity - p.use.peak;
   out += p.fits ? str("It fits: ", gib(left), " of ", gib(p.capacity), " GiB stay free.\n")
@@ -127,9 +140,10 @@ Json plan_json(const Plan& p) {
               {"command", s.command},
               {"stack", s.stack},
               {"device", s.device.name},
-              {"devices", s.train.devices},
-              {"strategy", s.inference && s.train.devices > 1 ? "layers over devices"
-                                                              : strategy_name(s.train.zero, s.train.devices)},
+              {"devices", s.inference && s.share.any() ? s.share.copies_of() * s.share.experts : s.train.devices},
+              {"strategy", s.inference && s.share.any()         ? "parts of matrices or experts"
+                           : s.inference && s.train.devices > 1 ? "layers over devices"
+                                                                : strategy_name(s.train.zero, s.train.devices)},
               {"parameters", s.model.parameters()},
               {"active_parameters", s.model.active_parameters()},
               {"trained_parameters", static_cast<int64_t>(p.tuning.trained + p.tuning.adapter)},

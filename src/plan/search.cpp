@@ -27,15 +27,32 @@ MemoryUse shared_memory(const PlanSpec& s) {
   return most;
 }
 
+namespace {
+// Of a model that answers over several devices, what each of them holds and computes. The logits of all words are
+// gathered.
+PlanSpec part_of_device(const PlanSpec& s) {
+  PlanSpec part = s;
+  if (!s.share.any()) return part;
+  part.model = cut_model(s.model, s.share);
+  part.model.vocab = s.model.vocab;
+  return part;
+}
+}  // namespace
+
 Plan bare_plan(PlanSpec spec) {
   Plan plan;
   plan.spec = std::move(spec);
   const PlanSpec& s = plan.spec;
   if (s.inference) {
-    TuningSpec none = s.tuning;
-    plan.tuning.spec = none, plan.tuning.elements = static_cast<double>(s.model.parameters());
-    plan.tuning.linear = quantisable_elements(s.model);
-    plan.use = infer_memory(s, plan);
+    const PlanSpec part = part_of_device(s);
+    const auto facts_of = [&](const ModelFacts& model) {
+      plan.tuning.spec = s.tuning, plan.tuning.elements = static_cast<double>(model.parameters());
+      plan.tuning.linear = quantisable_elements(model);
+    };
+    facts_of(part.model);
+    plan.use = infer_memory(part, plan);
+    plan.speed = estimated_speed(part, plan.tuning);
+    facts_of(s.model);
   } else {
     plan.tuning = tuning_facts(s.model, s.tuning);
     plan.use = s.share.any()       ? shared_memory(s)
@@ -44,7 +61,7 @@ Plan bare_plan(PlanSpec spec) {
   }
   plan.capacity = s.device.memory;
   plan.fits = plan.use.peak <= plan.capacity;
-  plan.speed = estimated_speed(s, plan.tuning);
+  if (!s.inference) plan.speed = estimated_speed(s, plan.tuning);
   return plan;
 }
 

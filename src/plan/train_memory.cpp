@@ -48,6 +48,7 @@ class TrainingRun {
     start();
     const double trainings = 1 + static_cast<double>(s_.trained_copies);
     if (!away()) at_.add(Holds::Optimizer, trainings * optimizer_state_bytes(t_, s_) * state_share());
+    if (s_.rolls_out) answer();
     for (int update = 1; update <= 2; ++update) {
       const double before = at_.now(Holds::Activations);
       for (int64_t i = 0; i < std::min(s_.ahead, s_.accumulation - 1); ++i) trunk_forward();
@@ -72,11 +73,11 @@ class TrainingRun {
   }
   // In another memory than the device's.
   bool away() const { return s_.zero > 0 && s_.on_host && !d_.host; }
-  double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
+  double shared(int stage) const { return s_.zero >= stage ? s_.sharers() : 1; }
   // Of the optimizer's state; experts are on fewer of the devices that share it.
   double state_share() const {
     const double all = t_.trained + t_.adapter, experts = all > 0 ? t_.of_experts / all : 0;
-    return s_.zero >= 1 ? (1 + experts * static_cast<double>(s_.expert_devices - 1)) / s_.devices : 1;
+    return s_.zero >= 1 ? (1 + experts * static_cast<double>(s_.expert_devices - 1)) / s_.sharers() : 1;
   }
   double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
   double width(double elements) const { return elements * s_.tokens * s_.element; }
@@ -95,7 +96,6 @@ class TrainingRun {
       at_.add(Holds::Weights, static_cast<double>(s_.trained_copies) *
                                   (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes) / shared(3));
     }
-    at_.add(Holds::Cache, s_.cache_bytes);
     if (d_.host) at_.add(Holds::Media, s_.media_cache);
     if (s_.devices == 1) return at_.add(Holds::Communication, s_.in_parts ? d_.comm : 0);
     // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.
@@ -104,6 +104,24 @@ class TrainingRun {
     double largest = 0;  // a layer's small parameters come together, and are then given their places
     for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
     at_.add(Holds::Communication, gathered() * s_.element + std::min(kGradientBucket, largest * s_.element));
+  }
+
+  // The cache is given back before anything is learnt, and so are weights that ranks share out.
+  void answer() {
+    at_.moment("rolling out answers");
+    at_.add(Holds::Cache, s_.cache_bytes);
+    const bool shared_out = s_.zero >= 3 && s_.devices > 1;
+    at_.brief(Holds::Communication, shared_out ? std::max(0.0, whole_to_answer() - gathered() * s_.element) : 0);
+    at_.drop(Holds::Cache, s_.cache_bytes);
+  }
+
+  // Bytes that are whole while answers are rolled out, beside the slices.
+  double whole_to_answer() const {
+    const double own = weight_bytes(t_, s_) + t_.adapter * t_.spec.adapter_bytes;
+    if (!s_.all_read_answers) return own;
+    const double trunk = t_.elements - (m_.tied ? 0 : vocab_ * h_);
+    return own + static_cast<double>(s_.frozen_copies) * weight_bytes(t_, s_) + s_.frozen_elements * s_.element +
+           static_cast<double>(s_.trained_copies) * (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes);
   }
 
   // Bytes of gradients that travel.
@@ -132,7 +150,7 @@ class TrainingRun {
       at_.brief(Holds::Gradients, whole);
     // Of several micro-batches zero1 keeps whole gradients until the last.
     else if (leaves)
-      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.devices);
+      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.sharers());
     else
       at_.add(Holds::Gradients, whole);
   }
@@ -229,11 +247,16 @@ class TrainingRun {
     return sum;
   }
   // What factors keep for their gradients: the product with A; DoRA also its scaled input and both products, of which
-  // the lengths' gradient is made.
+  // the lengths' gradient is made; BOFT its rotated input and the product with it, a
+  // bottleneck what it is given and what it applies.
   double factors(std::initializer_list<const LinearUse*> layers) const {
     double sum = ranks(layers);
     for (const LinearUse* l : layers)
-      if (l->rank > 0 && t_.spec.dora)
+      if (l->rank > 0 && t_.spec.kind == "boft")
+        sum += static_cast<double>(l->in + l->out);
+      else if (l->rank > 0 && t_.spec.kind == "adapter")
+        sum += static_cast<double>(l->out + l->rank);
+      else if (l->rank > 0 && t_.spec.dora)
         sum += 2 * static_cast<double>(l->out) + (t_.spec.dropout > 0 ? static_cast<double>(l->in) : 0);
     return sum;
   }

@@ -36,6 +36,8 @@ struct TrainSpec {
   bool update_in_backward = false;  // a gradient goes as soon as it is complete
   // Data-parallel ranks; what they share out: 1 the optimizer's state, 2 also gradients, 3 also weights.
   int devices = 1, zero = 0;
+  int shard_devices = 0;  // of 3: so many share them out, and others hold the same; 0: all
+  int sharers() const { return shard_devices > 0 ? shard_devices : devices; }
   bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
   bool on_host = false;               // what a rank holds of them, and the optimizer's step
   // Of a model that devices share out (plan/model_share.h); `devices` are those with the same part, experts aside.
@@ -53,6 +55,9 @@ struct TrainSpec {
   double patches = 0;               // of images that the tower sees in a micro-batch
   bool towers_again = false;        // the layers of a trained tower run again in the backward pass
   double media_cache = 0;           // bytes of prepared media, in the host's memory
+  // Answers are rolled out, for which shared weights are whole for a while: the model's, or those of all models, which
+  // then read the answers.
+  bool rolls_out = false, all_read_answers = false;
 };
 
 struct MemoryUse {

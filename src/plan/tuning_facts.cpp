@@ -40,11 +40,14 @@ class Freezing {
 
 LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
+  c.kind = s.kind, c.boft = s.boft, c.dora = s.dora;
   c.r = s.rank, c.target_regex = s.target_regex, c.target_parameters = s.target_parameters;
+  c.token_rows = s.token_rows;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
   const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
   if (model.seeing && all && c.target_regex.empty())
     c.target_regex = all_linear_expression(*model.seeing, s.groups, model.linear_modules());
+  if (c.kind == "adapter") c.target_regex = feed_forward_expression(model.linear_modules());
   std::set<std::string> norms;
   for (const ParamFacts& p : model.params)
     if (const std::string last = p.module().substr(p.module().rfind('.') + 1); last.ends_with("norm"))
@@ -85,13 +88,17 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
     return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
   };
   if (module == model.backbone + ".embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
-  double ranks = 0;
-  for (const std::string& piece : p.pieces) ranks += rank(str(module, ".0.", piece));
-  if (ranks == 0) return 0;
-  const auto experts = static_cast<double>(p.shape[0]), in = static_cast<double>(p.shape.back());
-  const double sides = static_cast<double>(p.shape[p.shape.size() - 2]) + in;                // of one piece
-  const bool shared = p.pieces.size() == 2 && lora.stacks(str(module, ".0.", p.pieces[0]));  // one A for gate and up
-  return experts * (ranks * sides - (shared ? ranks / 2 * in : 0));
+  const auto experts = static_cast<double>(p.shape[0]);
+  const int64_t in = p.shape.back(), out = p.shape[p.shape.size() - 2];  // of one piece
+  double ranks = 0, elements = 0;
+  for (const std::string& piece : p.pieces) {
+    const std::string name = str(module, ".0.", piece);
+    if (!lora.targets(name)) continue;
+    ranks += rank(name), elements += static_cast<double>(change_elements(lora, name, in, out));
+  }
+  const bool shared =
+      ranks > 0 && p.pieces.size() == 2 && lora.stacks(str(module, ".0.", p.pieces[0]));  // one A for gate and up
+  return experts * (elements - (shared ? ranks / 2 * static_cast<double>(in) : 0));
 }
 
 int64_t layer_index(const ModelFacts& model, const std::string& name) {
@@ -125,14 +132,16 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
         model.seeing && is_frozen(*model.seeing, spec.groups, p.name) && !begins_with_any(p.name, spec.train);
     const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p) && !frozen;
     const int64_t rank = spec.lora && p.linear && !trained && lora.targets(module) ? lora.rank_of(module) : 0;
-    const double factors = p.linear ? static_cast<double>(rank * (p.shape[0] + p.shape[1])) +
-                                          (spec.dora && rank > 0 ? static_cast<double>(p.shape[0]) : 0)
-                           : spec.lora && !trained ? other_factors(model, p, lora)
-                                                   : 0;
+    double factors = 0;
+    if (rank > 0)
+      factors = static_cast<double>(change_elements(lora, module, p.shape[1], p.shape[0]));
+    else if (spec.lora && !trained && !p.linear)
+      factors = other_factors(model, p, lora);
+    const auto rows = static_cast<double>(spec.lora && p.shape.size() == 2 ? lora.rows_of(module).size() : 0);
     const bool embedding = module == model.backbone + ".embed_tokens";
     const int64_t i = layer_index(model, p.name);
     if (i >= 0 ? i < stage.begin || i >= stage.end : embedding ? !stage.table : !stage.head) continue;
-    t.elements += n, t.adapter += factors;
+    t.elements += n, t.adapter += factors + (rows > 0 ? rows * static_cast<double>(p.shape[1]) : 0);
     t.tower_trained |= (trained || factors > 0) && p.name.starts_with(tower_layers);
     if (p.stacked) t.of_experts += factors + (trained ? n : 0);
     if (!trained && may_be_held(p)) t.linear += n;

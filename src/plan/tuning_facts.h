@@ -3,21 +3,26 @@
 #pragma once
 
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/adapter_kinds.h"
 #include "models/spec/tuning_groups.h"
 #include "plan/model_facts.h"
 
 namespace apus {
 
 struct TuningSpec {
-  bool lora = true;
+  bool lora = true;           // an adapter
+  std::string kind = "lora";  // of which kind
+  BoftSettings boft;
   int64_t rank = 8;
   double dropout = 0.05, adapter_bytes = 4;  // of one element of a factor
   bool dora = false;
   std::vector<std::string> target_modules = {"all-linear"}, target_parameters, modules_to_save;
+  std::map<std::string, std::vector<int64_t>> token_rows;  // LoraConfig
   std::string target_regex;
   // The initialisation changes the base weights (pissa, olora): they get memory of their own.
   bool owns_targets = false;

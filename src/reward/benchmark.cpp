@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "reward/instructions.h"
 #include "reward/math_answer.h"
+#include "reward/run_code.h"
 
 namespace apus {
 
@@ -128,6 +129,15 @@ BenchmarkItem answered_item(const Json& row) {
 }
 BenchmarkItem prompt_item(const Json& row) { return {.question = text_field(row, {"prompt"})}; }
 
+// {"task_id", "prompt": a function's head and what it is to do, "canonical_solution", "test": defines check(function),
+// "entry_point": the function's name}
+BenchmarkItem function_item(const Json& row) {
+  text_field(row, {"test"}), text_field(row, {"entry_point"});
+  return {.question = "Complete this Python function. Answer with all of it in one block of code.\n\n```python\n" +
+                      text_field(row, {"prompt"}) + "\n```",
+          .solution = text_or(row, {"canonical_solution"})};
+}
+
 // What is behind the thoughts.
 std::string said(const std::string& answer) {
   const size_t end = answer.rfind("</think>");
@@ -156,6 +166,17 @@ double judge_words(const BenchmarkItem& item, const Json&, const std::string& an
 double judge_instructions(const BenchmarkItem&, const Json& row, const std::string& answer) {
   return follows_instructions(row, said(answer)) ? 1 : 0;
 }
+// The prompt stands before the answer in any case: its imports and helpers are needed, and a function that the answer
+// defines anew takes the place of its head.
+double judge_function(const BenchmarkItem&, const Json& row, const std::string& answer) {
+  const std::string name = text_field(row, {"entry_point"}), code = code_in(said(answer), name);
+  return run_python(text_field(row, {"prompt"}) +
+                    (code.find("def " + name) == std::string::npos ? "" : "\n    pass\n\n") + code + "\n\n" +
+                    text_field(row, {"test"}) + "\n\ncheck(" + name + ")\n")
+                 .passed
+             ? 1
+             : 0;
+}
 
 }  // namespace
 
@@ -179,6 +200,8 @@ const std::vector<Benchmark>& benchmarks() {
        winogrande_item, judge_choice},
       {"ifeval", "opencompass/ifeval", "google/IFEval", "", "", "prompt_strict", false, prompt_item,
        judge_instructions},
+      {"humaneval", "opencompass/humaneval", "openai/openai_humaneval", "", "test", "pass@1", false, function_item,
+       judge_function, true},
       // Rows of one's own.
       {"general_mcq", "", "", "", "", "accuracy", false, lettered_item, judge_choice},
       {"general_qa", "", "", "", "", "exact", false, answered_item, judge_words}};
@@ -192,17 +215,13 @@ const Benchmark& benchmark_named(const std::string& name) {
   if (wanted == "arc_e") wanted = "arc_easy";
   if (wanted == "math") wanted = "competition_math";
   if (wanted == "c_eval") wanted = "ceval";
+  if (wanted == "human_eval") wanted = "humaneval";
   std::vector<std::string> known;
   for (const Benchmark& one : benchmarks()) {
     if (wanted == one.name) return one;
     known.emplace_back(one.name);
   }
-  const char* const why =
-      wanted == "humaneval" || wanted == "mbpp" || wanted == "live_code_bench"
-          ? ": its answers are programs, and no program that a model wrote is run here; generate the answers with apus "
-            "infer, and run them in a place that is made for it"
-          : "";
-  fail(Fault::Usage, "--eval_dataset ", name, " is not possible", why, "; there are ", join(known));
+  fail(Fault::Usage, "--eval_dataset ", name, " is not possible; there are ", join(known));
 }
 
 char choice_letter(size_t choice) { return static_cast<char>('A' + choice); }

@@ -30,6 +30,7 @@ struct Benchmark {
   // Fault::Data for a row of another shape.
   BenchmarkItem (*read)(const Json& row) = nullptr;
   double (*judge)(const BenchmarkItem& item, const Json& row, const std::string& answer) = nullptr;
+  bool runs_code = false;  // to judge an answer it is run as a program (reward/run_code.h)
 };
 
 const std::vector<Benchmark>& benchmarks();

@@ -179,8 +179,10 @@ Json Plugins::answer_to(const Json& question) const {
   }
 }
 
-PluginReward::PluginReward(std::string name, std::shared_ptr<Plugins> plugins, const RewardOptions& options)
+PluginReward::PluginReward(std::string name, std::shared_ptr<Plugins> plugins, const RewardOptions& options,
+                           std::string op)
     : name_(std::move(name)),
+      op_(std::move(op)),
       plugins_(std::move(plugins)),
       timeout_(options.reward_timeout),
       skips_(options.reward_failure == "skip") {}
@@ -190,7 +192,7 @@ std::vector<double> PluginReward::score(const std::vector<RewardInput>& answers)
   try {
     Json lines = Json::array();
     for (const RewardInput& answer : answers) lines.push_back(columns_of(answer, lines.size()));
-    const Json reply = plugins_->ask({{"op", "reward"},
+    const Json reply = plugins_->ask({{"op", op_},
                                       {"name", name_},
                                       {"several_turns", !answers.empty() && answers[0].trajectory},
                                       {"trainer_state", {{"global_step", answers.empty() ? 0 : answers[0].step}}},

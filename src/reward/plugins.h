@@ -23,7 +23,8 @@ class Plugins {
   Plugins(const PluginOptions& options, Json settings, std::shared_ptr<const Tokenizer> tokenizer);
   ~Plugins();
 
-  // What they register: "rewards", "environments", "schedulers", "datasets", "reward_models", each a list of names.
+  // What they register: "rewards", "environments", "schedulers", "datasets", "reward_models", "prms", each a list of
+  // names.
   const Json& names();
   bool has(const char* kind, const std::string& name);
   // The reply to a line with an "op". Fault::Data names the file and line of what a plugin did wrong, and when there
@@ -52,14 +53,15 @@ class Plugins {
   std::optional<Greeting> greeting_;
 };
 
-// A reward that a plugin registers.
+// A reward that a plugin registers; with `op` "prm" a process reward model.
 class PluginReward final : public Reward {
  public:
-  PluginReward(std::string name, std::shared_ptr<Plugins> plugins, const RewardOptions& options);
+  PluginReward(std::string name, std::shared_ptr<Plugins> plugins, const RewardOptions& options,
+               std::string op = "reward");
   std::vector<double> score(const std::vector<RewardInput>& answers) override;
 
  private:
-  const std::string name_;
+  const std::string name_, op_;
   const std::shared_ptr<Plugins> plugins_;
   const double timeout_;  // seconds
   const bool skips_;

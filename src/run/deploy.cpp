@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "device/agree.h"
 #include "models/spec/config.h"
 #include "models/spec/score_head.h"
 #include "run/runner.h"
 #include "serve/api.h"
+#include "serve/forwarder.h"
 #include "serve/http_server.h"
 
 namespace apus {
@@ -33,64 +35,126 @@ void say_where(const DeployOptions& o, int port) {
   log_info("a page to chat on: ", api.substr(0, api.size() - 2));
 }
 
-void serve_until_stopped(const DeployOptions& o, Api& api, const StopFlag& stop) {
-  Stopwatch watch;
-  while (!stop.raised()) {
+// A model behind its address.
+class ModelServer {
+ public:
+  ModelServer(const DeployOptions& o, ServiceSpec service)
+      : o_(o),
+        workers_(
+            std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8))),
+        api_(std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins},
+                                           .verbose = o.verbose,
+                                           .request_log = o.request_log,
+                                           .result_path = o.result_path},
+                                   std::move(service), workers_)),
+        server_(http_server_spec(o), api_) {}
+  int port() const { return server_.port(); }
+  // Until a signal comes. `watch` is called now and then, and what it throws ends it.
+  void wait(const std::function<void()>& watch);
+  void stop();
+
+ private:
+  void drain();
+  const DeployOptions& o_;
+  const StopFlag stop_;
+  const std::shared_ptr<Workers> workers_;
+  const std::shared_ptr<Api> api_;
+  HttpServer server_;
+};
+
+void ModelServer::wait(const std::function<void()>& watch) {
+  Stopwatch since;
+  while (!stop_.raised()) {
     std::this_thread::sleep_for(200ms);
-    if (o.log_interval <= 0 || watch.seconds() < static_cast<double>(o.log_interval)) continue;
-    watch.restart();
-    if (const Json line = api.statistics(); !line.is_null()) log_info(json_text(line));
+    if (watch) watch();
+    if (o_.log_interval <= 0 || since.seconds() < static_cast<double>(o_.log_interval)) continue;
+    since.restart();
+    if (const Json line = api_->statistics(); !line.is_null()) log_info(json_text(line));
   }
 }
 
 // New requests are refused, those under way may end.
-void drain(const DeployOptions& o, Api& api, HttpServer& server) {
-  const auto seconds = static_cast<double>(o.drain_seconds);
-  api.drain();
-  server.stop_accepting();
-  if (api.active() > 0)
-    log_info("stopping: ", api.active(), " requests are under way and have ", o.drain_seconds,
+void ModelServer::drain() {
+  const auto seconds = static_cast<double>(o_.drain_seconds);
+  api_->drain();
+  server_.stop_accepting();
+  if (api_->active() > 0)
+    log_info("stopping: ", api_->active(), " requests are under way and have ", o_.drain_seconds,
              " seconds; a second signal ends at once");
   const Stopwatch watch;
-  while (api.active() > 0 && watch.seconds() < seconds) std::this_thread::sleep_for(50ms);
-  if (api.active() > 0) {
-    log_warning(api.active(), " requests are cut off");
-    api.stop_all();
+  while (api_->active() > 0 && watch.seconds() < seconds) std::this_thread::sleep_for(50ms);
+  if (api_->active() > 0) {
+    log_warning(api_->active(), " requests are cut off");
+    api_->stop_all();
   }
   // The last bytes of answers are still on their way to slow readers.
-  while (api.active() + server.connections() > 0 && watch.seconds() < seconds + 2) std::this_thread::sleep_for(20ms);
+  while (api_->active() + server_.connections() > 0 && watch.seconds() < seconds + 2) std::this_thread::sleep_for(20ms);
+}
+
+void ModelServer::stop() {
+  drain();
+  server_.stop();
+  workers_->stop();
+  api_->stop();
+  if (const Json line = api_->statistics(); !line.is_null()) log_info(json_text(line));
+  log_info("stopped");
+}
+
+// Each copy of the model has a server of its own on this machine, and the first rank the address that clients know.
+int serve_copies(const DeployOptions& o, ServiceSpec service, AnswerRanks& ranks, const std::function<void()>& watch) {
+  require(ranks.one_machine(), Fault::Usage,
+          "--data_parallel_size is for the processes of one machine: start a server on each");
+  const std::string number = str(".", ranks.copy());
+  DeployOptions own = o;
+  own.host = "127.0.0.1", own.port = 0, own.ssl_keyfile.clear(), own.ssl_certfile.clear(), own.allowed_origins.clear();
+  for (std::string* file : {&own.request_log, &own.result_path})
+    if (!file->empty()) *file += number;
+  ModelServer server(own, std::move(service));
+  std::vector<std::string> urls = gather_text(str("http://127.0.0.1:", server.port()), *ranks.leaders());
+  if (ranks.copy() > 0) {
+    server.wait(watch), server.stop();
+    return 0;
+  }
+  const auto front =
+      std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, std::move(urls), /*verbose=*/false);
+  HttpServer door(http_server_spec(o), front);
+  log_info(ranks.copies(), " copies of the model answer");
+  say_where(o, door.port());
+  server.wait(watch);
+  front->drain();
+  door.stop_accepting();
+  server.stop();
+  const Stopwatch since;
+  while (front->active() > 0 && since.seconds() < static_cast<double>(o.drain_seconds))
+    std::this_thread::sleep_for(50ms);
+  door.stop();
+  return 0;
 }
 
 int run_deploy(const DeployOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
-  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o, o.quantise);
-  for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
-  return serve_model(o, service_spec(o, in));
+  AnswerRanks ranks(o, o.device);
+  return ranks.world().guard([&] {
+    Inference in =
+        open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o, o.quantise, &ranks);
+    if (in.follower) return in.follower->run(), 0;
+    for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+    const auto watch = [&] { in.engine->require_whole(); };
+    if (ranks.copies() > 1) return serve_copies(o, service_spec(o, in), ranks, watch);
+    return serve_model(o, service_spec(o, in), watch);
+  });
 }
 
 const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
 
 }  // namespace
 
-int serve_model(const DeployOptions& o, ServiceSpec service) {
-  const StopFlag stop;
-  const auto workers =
-      std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
-  const auto api = std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins},
-                                                 .verbose = o.verbose,
-                                                 .request_log = o.request_log,
-                                                 .result_path = o.result_path},
-                                         std::move(service), workers);
-  HttpServer server(http_server_spec(o), api);
+int serve_model(const DeployOptions& o, ServiceSpec service, const std::function<void()>& watch) {
+  ModelServer server(o, std::move(service));
   say_where(o, server.port());
-  serve_until_stopped(o, *api, stop);
-  drain(o, *api, server);
+  server.wait(watch);
   server.stop();
-  workers->stop();
-  api->stop();
-  if (const Json line = api->statistics(); !line.is_null()) log_info(json_text(line));
-  log_info("stopped");
   return 0;
 }
 

@@ -2,6 +2,8 @@
 // What of `apus deploy` others use: tests, without sockets, and `apus rollout`.
 #pragma once
 
+#include <functional>
+
 #include "cli/deploy.h"
 #include "run/inference.h"
 #include "serve/service.h"
@@ -9,6 +11,7 @@
 namespace apus {
 
 ServiceSpec service_spec(const DeployOptions& options, const Inference& inference);
-int serve_model(const DeployOptions& options, ServiceSpec service);  // until a signal comes
+// Until a signal comes; `watch` is called now and then, and what it throws ends the server.
+int serve_model(const DeployOptions& options, ServiceSpec service, const std::function<void()>& watch = {});
 
 }  // namespace apus

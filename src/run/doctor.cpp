@@ -3,6 +3,7 @@
 // linear layers do, and the result is compared with the processor's in f64.
 #include "cli/doctor.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
 

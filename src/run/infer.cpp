@@ -22,10 +22,10 @@ Sampling infer_sampling(const InferOptions& o, const Inference& in) {
 
 InferAnswer::InferAnswer(const InferOptions& o, const Inference& in, const Json& tools)
     : channels_(in.chat->tool_format() == ToolFormat::Harmony ? std::make_unique<ChannelText>(tools) : nullptr),
-      answer_(in.tokenizer, {.stop_ids = in.stop_ids,
-                             .stops = o.stop_words,
-                             .keep_stop = true,
-                             .skip_special = channels_ == nullptr}) {}  // channels begin with special tokens
+      answer_(
+          in.tokenizer,
+          {.stop_ids = in.stop_ids, .stops = o.stop_words, .keep_stop = true, .skip_special = channels_ == nullptr}) {
+}  // channels begin with special tokens
 
 std::string InferAnswer::push(const EngineEvent& event) {
   if (!channels_) return answer_.push(event);
@@ -47,8 +47,12 @@ int run_infer(const InferOptions& o) {
   if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0)
     limits.engine.max_sequences = o.max_batch_size.value_or(1);
   if (!gives_words(o)) return infer_numbers(o, result_path);
-  Inference inference = open_inference(o, o, o.adapter(), o, limits, o, o.quantise);
-  return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path);
+  AnswerRanks ranks(o, o.device);
+  return ranks.world().guard([&] {
+    Inference inference = open_inference(o, o, o.adapter(), o, limits, o, o.quantise, &ranks);
+    if (inference.follower) return inference.follower->run(), 0;
+    return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path, ranks);
+  });
 }
 
 const RegisterRunner<InferOptions> infer("infer", run_infer);

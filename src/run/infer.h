@@ -13,7 +13,8 @@
 
 namespace apus {
 
-int infer_rows(const InferOptions& options, Inference& inference, const std::string& result_path);
+// Copies of the model share out the rows.
+int infer_rows(const InferOptions& options, Inference& inference, const std::string& result_path, AnswerRanks& ranks);
 int infer_numbers(const InferOptions& options, const std::string& result_path);  // of a model that gives no words
 int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path);
 

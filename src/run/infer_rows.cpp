@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "data/results/row_book.h"
+#include "device/agree.h"
 #include "run/infer.h"
 
 namespace apus {
@@ -20,10 +21,12 @@ namespace {
 
 class RowRun {
  public:
-  RowRun(const InferOptions& o, Inference& in, const std::string& result_path)
+  RowRun(const InferOptions& o, Inference& in, const RowBook::Spec& rows, Comm& copies)
       : o_(o),
         in_(in),
-        book_(row_book_spec(o, result_path)),
+        rows_(rows),
+        copies_(copies),
+        book_(rows),
         sampling_(infer_sampling(o, in)),
         shows_(o.stream.value_or(false)) {}
   int run();
@@ -48,8 +51,12 @@ class RowRun {
   size_t window() const;
   void leave(const StopFlag& stop);
 
+  int join(double seconds);
+
   const InferOptions& o_;
   Inference& in_;
+  const RowBook::Spec rows_;
+  Comm& copies_;
   RowBook book_;
   const Sampling sampling_;
   const bool shows_;
@@ -157,6 +164,7 @@ void RowRun::leave(const StopFlag& stop) {
 int RowRun::run() {
   const StopFlag stop;
   book_.begin();
+  if (rows_.processes > 1) copies_.barrier();  // all have read what an earlier run left
   const Stopwatch watch;
   Progress progress("infer", book_.total(), {.unit = "row", .skipped = book_.earlier()});
   progress.set(book_.earlier());
@@ -176,19 +184,43 @@ int RowRun::run() {
       board_->landed_up.wait_for(lock, std::chrono::milliseconds(200), [&] { return !board_->landed.empty(); });
       landed.swap(board_->landed);
     }
+    in_.engine->require_whole();
     for (const int64_t row : landed) land(row);
     progress.set(book_.done());
   }
   if (stop.raised()) leave(stop);
   progress.finish();
+  if (rows_.processes > 1) return join(watch.seconds());
   book_.finish(watch.seconds());
+  tell_drafts(in_);
+  return 0;
+}
+
+int RowRun::join(double seconds) {
+  const RowBook::Figures own = book_.hand_over();
+  const auto sum = [&](int64_t n) { return static_cast<int64_t>(sum_over(copies_, static_cast<double>(n))); };
+  const RowBook::Figures all{sum(own.answered), sum(own.failed), sum(own.prompt_tokens), sum(own.new_tokens)};
+  if (rows_.process > 0) return 0;
+  RowBook::Spec whole = rows_;
+  whole.process = 0, whole.processes = 1;
+  RowBook(whole).join(all, seconds);
   return 0;
 }
 
 }  // namespace
 
-int infer_rows(const InferOptions& options, Inference& inference, const std::string& result_path) {
-  return RowRun(options, inference, result_path).run();
+int infer_rows(const InferOptions& options, Inference& inference, const std::string& result_path, AnswerRanks& ranks) {
+  const auto copies = ranks.leaders();
+  const std::string path = gather_text(result_path, *copies)[0];  // the time in it is that of each
+  RowBook::Spec rows = row_book_spec(options, path);
+  rows.process = ranks.copy(), rows.processes = ranks.copies();
+  if (rows.processes > 1) {
+    require(path != "-", Fault::Usage, "several processes cannot write to one standard output: name a --result_path");
+    if (!rows.resume && rows.process == 0) ResultFile({.path = path}).forget();
+    rows.resume = true;
+    copies->barrier();
+  }
+  return RowRun(options, inference, rows, *copies).run();
 }
 
 }  // namespace apus

@@ -82,8 +82,8 @@ at::Tensor empty_score(const std::string& name, const std::vector<int64_t>& shap
 void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const std::string& adapter,
           const quant::Wish& quantise) {
   const TensorFolder source(folder);
-  const auto quantised = how.dtype == at::kBFloat16 ? held_weights(config, quantise, folder)
-                                                    : quantised_weights(config, quantise, folder);
+  const auto quantised =
+      how.dtype == at::kBFloat16 ? held_weights(config, quantise, folder) : quantised_weights(config, quantise, folder);
   how.quantised = quantised.get();
   if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter) > 0) how.fresh = empty_score;
   if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
@@ -161,7 +161,7 @@ const RegisterRunner<PlacementRehearsal> placement_rehearsal("placement rehearsa
 }  // namespace
 
 LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement,
-                               const EngineOptions* engine, const quant::Wish& quantise) {
+                               const EngineOptions* engine, const quant::Wish& quantise, AnswerRanks* ranks) {
   const Stopwatch watch;
   LoadedModel loaded;
   Described described = describe(o, adapter, placement);
@@ -170,7 +170,8 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   loaded.dtype = described.dtype;
   Model& model = *loaded.model;
   if (placement.placed()) loaded.spread = place_model(model, o, adapter, placement, engine, loaded.dtype);
-  loaded.device = loaded.spread ? loaded.spread->home() : open_device(o.device);
+  loaded.device = loaded.spread ? loaded.spread->home() : ranks ? ranks->device() : open_device(o.device);
+  if (ranks) ranks->place(model);
   try {
     fill(model, loaded.config, o.model, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter, quantise);
   } catch (const c10::Error& e) {
@@ -178,8 +179,8 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   }
   loaded.max_positions = model.shape().max_positions;
   log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(),
-           ", ", weights_text(model, loaded.dtype), " on ",
-           loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
+           ", ", weights_text(model, loaded.dtype), ranks && ranks->shares_parts() ? " as this rank's part" : "",
+           " on ", loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
            duration_text(watch.seconds()));
   if (loaded.spread && !engine) report(*loaded.spread, 0);
   return loaded;
@@ -188,6 +189,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
 EngineSpec engine_spec(const EngineOptions& options, const ModelOptions& model) {
   EngineSpec spec = options.engine;
   spec.max_model_len = model.max_model_len.value_or(0);
+  spec.draft = options.drafting.spec();
   if (options.kv_cache_gb)
     spec.cache_bytes = static_cast<int64_t>(*options.kv_cache_gb * static_cast<double>(int64_t{1} << 30));
   return spec;
@@ -214,6 +216,7 @@ struct Source {
   std::map<std::string, std::string> beside;  // adapters of requests: name to folder
   std::optional<PartDevices> devices;
   Head head = Head::Vocab;
+  AnswerRanks* ranks = nullptr;
 
   void load(const std::string& name, const std::string& dir) {
     require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
@@ -227,6 +230,7 @@ struct Source {
   const Model* read() {
     auto again = make_model(config, head);
     if (devices) again->spread(*devices);
+    if (ranks) ranks->place(*again);
     fill(*again, config, folder, how, adapter, quantise);
     for (const auto& [name, dir] : beside) attach(*again, name, dir);
     model = std::move(again);
@@ -248,6 +252,21 @@ ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
   return hooks;
 }
 
+// The small model that guesses (--draft_model): its tokens are those of the other model.
+std::shared_ptr<const Model> load_draft(const ModelOptions& model, const std::string& dir, at::ScalarType dtype,
+                                        const Tokenizer& tokenizer) {
+  require(std::filesystem::is_directory(dir), Fault::Usage, "--draft_model: there is no folder '", dir, "'");
+  const auto own = Tokenizer::load(dir);
+  for (int32_t id = 0; id < std::min(tokenizer.vocab_size(), own->vocab_size()); ++id)
+    require(tokenizer.piece(id) == own->piece(id), Fault::Usage, "--draft_model ", dir, ": its token ", id, " is '",
+            own->piece(id), "' and that of ", model.model, " '", tokenizer.piece(id),
+            "'; take a model with the same tokenizer, or guess from the text alone by --speculative_ngram 3");
+  ModelOptions small = model;
+  small.model = dir, small.model_type.reset(), small.task_type = "causal_lm";
+  small.torch_dtype = float_type_name(dtype);
+  return load_for_inference(small, "").model;
+}
+
 void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptions& prompt) {
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
@@ -256,6 +275,13 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
   in.stop_ids = stop_ids(in.generation, *in.chat);
 }
 }  // namespace
+
+void tell_drafts(const Inference& in) {
+  const EngineStats s = in.engine->stats();
+  if (s.drafted_tokens == 0) return;
+  log_info("of ", s.drafted_tokens, " tokens that were guessed ", s.accepted_tokens, " were right (",
+           100 * s.accepted_tokens / s.drafted_tokens, " %); ", s.generated_tokens, " tokens in ", s.steps, " passes");
+}
 
 void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row) {
   const bool media = std::any_of(kMediaKinds.begin(), kMediaKinds.end(), [&](const MediaKind& kind) {
@@ -289,7 +315,7 @@ std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_
 
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task,
-                         const quant::Wish& quantise) {
+                         const quant::Wish& quantise, AnswerRanks* ranks) {
   require(
       model.task_type != "embedding" || task.pooling == "last", Fault::Usage,
       "vectors that are the mean of all tokens (--pooling mean) are not served: the cache keeps no states of tokens "
@@ -297,7 +323,7 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   Inference in;
   // Texts beside weights: a large vocabulary takes a tenth of a second.
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
-  in.loaded = load_for_inference(model, adapter, placement, &engine, quantise);
+  in.loaded = load_for_inference(model, adapter, placement, &engine, quantise, ranks);
   texts.get();
   if (!in.generation.not_followed.empty())
     log_info("of generation_config.json these are not followed: ", join(in.generation.not_followed));
@@ -307,18 +333,24 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
                 " positions that the checkpoint was made for");
   if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
   const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
-  const auto from =
-      std::make_shared<Source>(Source{.model = std::move(in.loaded.model),
-                                      .config = in.loaded.config,
-                                      .how = how,
-                                      .folder = model.model,
-                                      .adapter = adapter,
-                                      .quantise = quantise,
-                                      .beside = {},
-                                      .devices = {}});
+  const auto from = std::make_shared<Source>(Source{.model = std::move(in.loaded.model),
+                                                    .config = in.loaded.config,
+                                                    .how = how,
+                                                    .folder = model.model,
+                                                    .adapter = adapter,
+                                                    .quantise = quantise,
+                                                    .beside = {},
+                                                    .devices = {}});
   from->devices = from->model->devices(), from->head = from->model->head_kind();
   ModelHooks hooks = model_hooks(from);
+  if (!spec.draft.model.empty()) hooks.draft = load_draft(model, spec.draft.model, in.loaded.dtype, *in.tokenizer);
   hooks.read_off = reading_of(model, task.words, *in.tokenizer);
+  from->ranks = ranks;
+  if (ranks && ranks->shares_parts()) hooks.line = std::make_shared<StepLine>(ranks->line());
+  if (hooks.line && !hooks.line->leads()) {
+    in.follower = std::make_unique<Follower>(*from->model, in.loaded.options(), spec, std::move(hooks));
+    return in;
+  }
   in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, std::move(hooks));
   if (in.loaded.spread) report(*in.loaded.spread, in.engine->cache_tokens());
   return in;

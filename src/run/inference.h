@@ -14,9 +14,11 @@
 #include "engine/answer/chat.h"
 #include "engine/answer/generation_config.h"
 #include "engine/engine.h"
+#include "engine/follower.h"
 #include "models/model.h"
 #include "parallel/spread.h"
 #include "quant/wish.h"
+#include "run/answer_ranks.h"
 
 namespace apus {
 
@@ -30,10 +32,10 @@ struct LoadedModel {
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
 // `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache. `quantise`: a plain checkpoint's
-// weights, while they are loaded.
+// weights, while they are loaded. `ranks`: over which the model lies; null: it lies here.
 LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter,
                                const PlacementOptions& placement = {}, const EngineOptions* engine = nullptr,
-                               const quant::Wish& quantise = {});
+                               const quant::Wish& quantise = {}, AnswerRanks* ranks = nullptr);
 
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
 // What ends an answer: the checkpoint's eos, the tokenizer's, and what ends a turn of the chat.
@@ -47,12 +49,16 @@ struct Inference {
   std::unique_ptr<Chat> chat;
   std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   std::vector<int32_t> stop_ids;
-  std::unique_ptr<Engine> engine;  // keeps the model
+  std::unique_ptr<Engine> engine;      // keeps the model
+  std::unique_ptr<Follower> follower;  // in its place where another rank leads, with the model
 };
-// `task`: how numbers are read off, of a model that gives no words.
+// `task`: how numbers are read off, of a model that gives no words. `ranks` must outlive it.
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {},
-                         const quant::Wish& quantise = {});
+                         const quant::Wish& quantise = {}, AnswerRanks* ranks = nullptr);
+
+// How many guesses were right, where any were made (--num_speculative_tokens).
+void tell_drafts(const Inference& in);
 
 // Prompt and media of a request: the question of a row with its images, videos and sounds.
 void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row);

@@ -20,7 +20,7 @@ namespace {
 TrainCommandOptions options_of_trained(const OtherModel& asked, const TrainCommandOptions& o) {
   TrainCommandOptions own = o;
   if (asked.folder) own.model = *asked.folder;
-  own.adapters.clear(), own.modules_to_save.clear();
+  own.adapters.clear(), own.modules_to_save.clear(), own.trainable_token_indices.clear();
   own.freeze_parameters.clear(), own.trainable_parameters.clear(), own.freeze_parameters_ratio = 0;
   own.freeze_parameters_regex.reset(), own.trainable_parameters_regex.reset();
   if (!o.resume_from_checkpoint.empty()) {
@@ -100,6 +100,7 @@ OtherModels::OtherModels(const TrainCommandOptions& o, const TunedModel& policy,
       one->tuned = load_frozen(asked, o, policy, mesh);
     }
     require_same_weights(*one->tuned.model, world, one->tuned.base);
+    one->sharded = shard_model(*one->tuned.model, mesh, o.sharding());
     all_.push_back(std::move(one));
   }
 }
@@ -124,6 +125,13 @@ std::vector<std::pair<std::string, double>> OtherModels::learning_rates() const 
   std::vector<std::pair<std::string, double>> out;
   for (const auto& one : all_)
     if (one->asked.learning_rate) out.emplace_back(one->asked.role + ".", *one->asked.learning_rate);
+  return out;
+}
+
+std::vector<TrainedBeside> OtherModels::shared() const {
+  std::vector<TrainedBeside> out;
+  for (const auto& one : all_)
+    if (one->asked.trained && one->sharded) out.push_back({one->asked.role, one->sharded.get()});
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "cli/train.h"
 #include "dist/world.h"
+#include "run/shared_training.h"
 #include "run/tuned_model.h"
 #include "train/optimizer.h"
 
@@ -26,12 +27,14 @@ class OtherModels {
   std::vector<NamedParam> params() const;                              // of the trained ones, under their role's name
   std::vector<std::pair<std::string, double>> learning_rates() const;  // by the beginning of those names
   void save(const std::filesystem::path& checkpoint) const;            // trained ones, each in a folder of its role
+  std::vector<TrainedBeside> shared() const;                           // trained ones that ranks share out
 
  private:
   struct One {
     OtherModel asked;
     TrainCommandOptions options;  // a trained one's: the run's, with this model in the policy's place
     TunedModel tuned;
+    std::unique_ptr<ShardedModel> sharded;  // where ranks share it out
   };
   std::vector<std::unique_ptr<One>> all_;
 };

@@ -199,8 +199,10 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
 
 class Scorer {
  public:
-  Scorer(const ScoreOptions& o, const LoadedModel& loaded, const SeeingSpec* sight)
-      : o_(o), loaded_(loaded), sight_(sight), out_(o.result_path) {}
+  Scorer(const ScoreOptions& o, const LoadedModel& loaded, const SeeingSpec* sight, bool writes)
+      : o_(o), loaded_(loaded), sight_(sight), writes_(writes) {
+    if (writes) out_ = std::make_unique<LineWriter>(o.result_path);
+  }
   void run(const std::vector<ScoreRow>& rows);
 
  private:
@@ -212,7 +214,8 @@ class Scorer {
   const ScoreOptions& o_;
   const LoadedModel& loaded_;
   const SeeingSpec* sight_;
-  LineWriter out_;
+  const bool writes_;
+  std::unique_ptr<LineWriter> out_;  // of the rank that writes
   std::unique_ptr<SafetensorsWriter> dump_;
   double loss_sum_ = 0;
   int64_t tokens_ = 0, labels_ = 0, scored_ = 0;
@@ -269,8 +272,10 @@ void Scorer::forward(const std::vector<ScoreRow>& rows, const std::vector<size_t
     const at::Tensor own_TD = hidden_TD.narrow(0, begin, lengths[b]);
     begin += lengths[b];
     write(batch[b], rows[batch[b]], logprobs(own_TD, rows[batch[b]].labels));
+    if (o_.dump_logits.empty()) continue;
+    const at::Tensor logits_TV = loaded_.model->head(own_TD, Step{}).to(at::kCPU, at::kFloat).contiguous();
     if (!dump_) continue;
-    dump_->add(str("logits.", batch[b]), loaded_.model->head(own_TD, Step{}).to(at::kCPU, at::kFloat).contiguous());
+    dump_->add(str("logits.", batch[b]), logits_TV);
     dump_->add(str("hidden.", batch[b]), own_TD.to(at::kCPU, at::kFloat).contiguous());
   }
 }
@@ -286,14 +291,15 @@ void Scorer::write(size_t index, const ScoreRow& row, const std::vector<double>&
     ++count;
   }
   const double mean = count > 0 ? loss / static_cast<double>(count) : 0;
-  out_.write(json_text({{"row", index},
-                        {"num_tokens", row.ids.size()},
-                        {"num_labels", count},
-                        {"loss", count > 0 ? Json(mean) : Json()},
-                        {"perplexity", count > 0 ? Json(std::exp(mean)) : Json()},
-                        {"input_ids", row.ids},
-                        {"logprobs", std::move(list)}}));
-  out_.flush();
+  if (out_)
+    out_->write(json_text({{"row", index},
+                           {"num_tokens", row.ids.size()},
+                           {"num_labels", count},
+                           {"loss", count > 0 ? Json(mean) : Json()},
+                           {"perplexity", count > 0 ? Json(std::exp(mean)) : Json()},
+                           {"input_ids", row.ids},
+                           {"logprobs", std::move(list)}}));
+  if (out_) out_->flush();
   loss_sum_ += loss;
   labels_ += count;
   tokens_ += static_cast<int64_t>(row.ids.size());
@@ -303,7 +309,7 @@ void Scorer::write(size_t index, const ScoreRow& row, const std::vector<double>&
 void Scorer::run(const std::vector<ScoreRow>& rows) {
   const c10::InferenceMode inference;
   const StopFlag stop;
-  if (!o_.dump_logits.empty()) open_dump(rows);
+  if (writes_ && !o_.dump_logits.empty()) open_dump(rows);
   Progress progress("score", static_cast<int64_t>(rows.size()));
   for (size_t next = 0; next < rows.size();) {
     stop.throw_if_raised();
@@ -317,12 +323,12 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
     if (!batch.empty()) forward(rows, batch);
     progress.advance(static_cast<int64_t>(batch.size()));
     for (; next < rows.size() && !rows[next].error.empty(); ++next) {
-      out_.write(json_text({{"row", next}, {"error", rows[next].error}}));
+      if (out_) out_->write(json_text({{"row", next}, {"error", rows[next].error}}));
       progress.advance();
     }
   }
   progress.finish();
-  out_.close();
+  if (out_) out_->close();
   if (dump_) dump_->commit();
   const double loss = labels_ > 0 ? loss_sum_ / static_cast<double>(labels_) : 0;
   const Json summary = {{"num_rows", scored_},
@@ -330,16 +336,18 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
                         {"num_labels", labels_},
                         {"loss", labels_ > 0 ? Json(loss) : Json()},
                         {"perplexity", labels_ > 0 ? Json(std::exp(loss)) : Json()}};
+  if (!writes_) return;
   const bool to_stdout = !o_.result_path.empty() && o_.result_path != "-";
   std::fprintf(to_stdout ? stdout : stderr, "%s\n", json_text(summary).c_str());
   require(scored_ > 0 || rows.empty(), Fault::Data, "none of the ", rows.size(), " rows could be scored");
 }
 
-int run_score(const ScoreOptions& o) {
+// Ranks that share out the model score the same rows, and the first one writes.
+int score_rows(const ScoreOptions& o, AnswerRanks& ranks) {
   namespace fs = std::filesystem;
   for (const fs::path file : {o.result_path, o.dump_logits})  // said before the model is loaded
     if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
-  const LoadedModel loaded = load_for_inference(o, o.adapter(), o, nullptr, o.quantise);
+  const LoadedModel loaded = load_for_inference(o, o.adapter(), o, nullptr, o.quantise, &ranks);
   const auto* seeing = dynamic_cast<const SeeingDecoder*>(loaded.model.get());
   const SeeingSpec* const sight = seeing ? &seeing->seeing() : nullptr;
   RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions, sight);
@@ -349,8 +357,13 @@ int run_score(const ScoreOptions& o) {
                 loaded.max_positions,
                 " positions that the checkpoint was made for; scored all the same, --max_model_len ",
                 loaded.max_positions, " refuses them");
-  Scorer(o, loaded, sight).run(rows);
+  Scorer(o, loaded, sight, ranks.leads()).run(rows);
   return 0;
+}
+
+int run_score(const ScoreOptions& o) {
+  AnswerRanks ranks(o, o.device);
+  return ranks.world().guard([&] { return score_rows(o, ranks); });
 }
 
 const RegisterRunner<ScoreOptions> score("score", run_score);

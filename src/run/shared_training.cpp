@@ -2,6 +2,7 @@
 #include "run/shared_training.h"
 
 #include <map>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -30,11 +31,24 @@ std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<N
 
 }  // namespace
 
-MeshSizes mesh_sizes(const ShardingOptions& o, int ranks) {
+namespace {
+// How many ranks share the parameters out; where there are more, others hold the same slices.
+int shard_group(const ShardingOptions& o, int readers, int of_machine) {
+  const Sharding& s = o.sharding();
+  if (s.stage < 3) return 1;
+  if (!s.group) return readers;
+  const int64_t group = *s.group > 0 ? *s.group : std::gcd(of_machine, readers);
+  require(readers % group == 0, Fault::Usage, "--shard_group_size ", group, ": ", readers,
+          " ranks cannot be cut into groups of so many: give a divisor of that");
+  return static_cast<int>(group);
+}
+}  // namespace
+
+MeshSizes mesh_sizes(const ShardingOptions& o, int ranks, int of_machine) {
   const int tensor = static_cast<int>(o.tensor_model_parallel_size),
             stages = static_cast<int>(o.pipeline_model_parallel_size);
   return {.pp = stages,
-          .dp_shard = o.sharding().stage == 3 ? ranks / tensor / stages : 1,
+          .dp_shard = shard_group(o, ranks / tensor / stages, of_machine),
           .tp = tensor,
           .ep = static_cast<int>(o.expert_model_parallel_size)};
 }
@@ -79,14 +93,49 @@ void share_tokens(Model& model, Mesh& rows) {
   model.run_by(std::make_shared<SequenceRunner>(rows.comm(Axis::Cp), model.runner()));
 }
 
-SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, const TrainOptions& o) {
+namespace {
+// The slices of all models, in the order of their backward passes.
+Sliced slices_of_all(const ShardedModel& policy, const std::vector<TrainedBeside>& others) {
+  Sliced all = policy.trained();
+  int unit = policy.units();
+  for (const TrainedBeside& other : others) {
+    for (ShardedGradients::Param& p : other.model->trained(unit)) {
+      p.name = other.role + "." + p.name;
+      all.push_back(std::move(p));
+    }
+    unit += other.model->units();
+  }
+  return all;
+}
+
+// Tells each parameter which other ranks hold its slice, and connects them.
+void find_copies(Sliced& slices, Model& model, World& world, std::vector<std::unique_ptr<Comm>>& comms) {
+  std::map<std::string, std::vector<int>> holders_of;
+  std::map<std::vector<int>, Comm*> among;
+  model.visit([&](const std::string& name, Param& p) {
+    if (!p.trainable) return;
+    holders_of[name] = slice_holders(p, model.mesh()->layout());
+    among[holders_of[name]] = nullptr;
+  });
+  for (auto& [ranks, comm] : among) {
+    if (ranks.size() == 1) continue;
+    std::string name = "copies of slices in";
+    for (const int r : ranks) name += str(" ", r);
+    comm = comms.emplace_back(world.connect(name, ranks)).get();
+  }
+  for (auto& p : slices) p.copies = among.at(holders_of.at(p.name));
+}
+}  // namespace
+
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
+                              const TrainOptions& o, const std::vector<TrainedBeside>& others) {
   SharedTraining out;
   out.updated = params;
-  if (mesh.size(kDataAxes) == 1) {
+  if (mesh.size(kDataAxes) * mesh.size(Axis::Tp) == 1) {
     if (o.sharding().stage > 0) log_info("one process: there is nobody to share weights, gradients or state with");
     return out;
   }
-  Comm& ranks = mesh.comm(kDataAxes);
+  Comm& ranks = o.sharding().stage == 3 ? mesh.comm(Axis::DpShard) : mesh.comm(kDataAxes);
   const int64_t bytes = o.ddp_bucket_cap_mb << 20;
   const Sharding& s = o.sharding();
   std::vector<std::pair<std::string, at::Tensor>> named;
@@ -99,14 +148,34 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
   if (s.bucket_elements)
     spec.bucket_bytes = *s.bucket_elements * static_cast<int64_t>(params.front().tensor.element_size());
   out.model = shard_model(model, mesh, s);
-  if (out.model) spec.by_unit = true, spec.let_go = [m = out.model.get()] { m->release(); };
-  const Sliced slices = out.model ? out.model->trained() : sliced_params(named, ranks, s.on_host);
+  if (out.model)
+    spec.by_unit = true, spec.let_go = [m = out.model.get(), others] {
+      m->release();
+      for (const TrainedBeside& other : others) other.model->release();
+    };
+  Sliced slices = out.model ? slices_of_all(*out.model, others) : sliced_params(named, ranks, s.on_host);
+  if (ranks.size() < world.size()) {
+    require(others.empty(), Fault::Usage,
+            "a critic with weights of its own is shared out over all ranks, not within groups of them: leave out "
+            "--shard_group_size and hybrid_shard, or use --deepspeed zero2");
+    find_copies(slices, model, world, out.comms);
+  }
+  // Parts of matrices are whoever's have them, and written by each.
+  if (s.stage == 3 && mesh.size(Axis::DpReplicate) > 1 && mesh.size(Axis::Tp) == 1)
+    spec.slice = GradientSync::Slice{ranks.rank(), ranks.size(), mesh.rank(Axis::DpReplicate) == 0};
   out.updated = in_model_order(slices, params, ranks);
-  out.slices = std::make_unique<ShardedGradients>(slices, ranks, mesh.host(kDataAxes), std::move(spec));
-  if (out.model) out.model->tell(out.slices.get());
+  out.slices = std::make_unique<ShardedGradients>(slices, ranks, world.host(), std::move(spec));
+  if (out.model) {
+    out.model->tell(out.slices.get());
+    int unit = out.model->units();
+    for (const TrainedBeside& other : others) {
+      other.model->tell(out.slices.get(), unit);
+      unit += other.model->units();
+    }
+  }
   int64_t mine = 0;
   for (const NamedParam& p : out.updated) mine += p.tensor.numel();
-  log_info(ranks.size(), " ranks share out ",
+  log_info(ranks.size(), ranks.size() < world.size() ? str(" of ", world.size()) : "", " ranks share out ",
            s.stage == 1   ? "the optimizer's state"
            : s.stage == 2 ? "gradients and the optimizer's state"
                           : "weights, gradients and the optimizer's state",

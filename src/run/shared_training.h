@@ -18,7 +18,8 @@
 
 namespace apus {
 
-MeshSizes mesh_sizes(const ShardingOptions& options, int ranks);
+// `of_machine`: so many of the ranks are on one machine.
+MeshSizes mesh_sizes(const ShardingOptions& options, int ranks, int of_machine);
 
 // A model that is described and not loaded becomes its part on this mesh: of its parameters, and of its layers.
 void place_on(Model& model, Mesh& mesh, const ShardingOptions& options);
@@ -38,6 +39,13 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
 // differ in no other axis are given the same rows. After shard_model() and share_training().
 void share_tokens(Model& model, Mesh& rows);
 
+// A model that is trained beside the policy, where ranks share it out: its backward passes come behind the policy's,
+// and its parameters have the role before their names.
+struct TrainedBeside {
+  std::string role;
+  ShardedModel* model;
+};
+
 struct SharedTraining {
   std::unique_ptr<ShardedModel> model;  // of --deepspeed zero3
   std::unique_ptr<ShardedGradients> slices;
@@ -53,10 +61,10 @@ struct SharedTraining {
   }
 };
 
-// `params`: the model's trainable ones. Model and mesh must outlive it.
-SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
-                              const TrainOptions& options);
-// The same where ranks share out the model's matrices, experts or layers.
+// `params`: the trainable ones of all models. Models, mesh and world must outlive it.
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
+                              const TrainOptions& options, const std::vector<TrainedBeside>& others = {});
+// The same where ranks share out the model's matrices, experts or layers, and not its rows as well.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
                            const TrainOptions& options);
 

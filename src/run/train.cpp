@@ -15,6 +15,7 @@
 #include "device/agree.h"
 #include "dist/mesh.h"
 #include "models/seeing_decoder.h"
+#include "run/benchmark_answers.h"
 #include "run/inference.h"
 #include "run/other_models.h"
 #include "run/prediction.h"
@@ -26,6 +27,7 @@
 #include "run/tuned_model.h"
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
+#include "train/rank_allocator.h"
 #include "train/rollout.h"
 #include "train/shown_rows.h"
 #include "train/trainable.h"
@@ -85,6 +87,7 @@ TrainerOptions trainer_options(const TrainCommandOptions& o, const TrainData& da
   TrainerOptions t{.loop = o,
                    .seed = static_cast<uint64_t>(o.seed),
                    .forward = forward_of(o, model),
+                   .token_groups = o.tuner_type == "longlora" ? *o.max_length / 4 : 0,
                    .output_dir = run_dir,
                    .exact = data.exact,
                    .noted = o.noted};
@@ -119,8 +122,8 @@ Sampling rollout_sampling(const TrainCommandOptions& o, const std::shared_ptr<co
   return sampling;
 }
 
-std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& data, Rollout& rollout, Mesh& mesh,
-                                 const fs::path& run_dir) {
+std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& data, const Model& model,
+                                 Rollout& rollout, Mesh& mesh, const fs::path& run_dir) {
   if (!o.predict_with_generate) return {};
   if (!data.eval) {
     log_warning("--predict_with_generate: there are no validation rows; give --val_dataset or --split_dataset_ratio");
@@ -134,7 +137,40 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
                         .tokenizer = tokenizer,
                         .sampling = rollout_sampling(o, tokenizer),
                         .file = mesh.rank(kDataAxes) == 0 ? run_dir / "predict.jsonl" : fs::path()});
-  return [answer] { return (*answer)(); };
+  return [answer, &model] {
+    const std::shared_ptr<void> alone = model.runner()->alone();
+    return (*answer)();
+  };
+}
+
+std::function<Json()> benchmarks_of(const TrainCommandOptions& o, const Model& model, Rollout& rollout, Mesh& mesh,
+                                    const fs::path& run_dir) {
+  if (!o.asks_benchmarks()) return {};
+  const auto tokenizer = Tokenizer::load(o.model);
+  EvalOptions asked = o.evaluation(o, o);
+  Sampling sampling = resolve(asked, {});
+  sampling.seed = static_cast<uint64_t>(o.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
+  const auto answers = std::make_shared<BenchmarkAnswers>(BenchmarkAnswers::Parts{.asked = std::move(asked),
+                                                                                  .rollout = rollout,
+                                                                                  .data_ranks = mesh.host(kDataAxes),
+                                                                                  .tokenizer = tokenizer,
+                                                                                  .sampling = std::move(sampling),
+                                                                                  .folder = run_dir / "eval"});
+  return [answers, &model] {
+    const std::shared_ptr<void> alone = model.runner()->alone();
+    return (*answers)();
+  };
+}
+
+// What an evaluation does beside computing losses.
+std::function<Json()> both(std::function<Json()> first, std::function<Json()> second) {
+  if (!first || !second) return first ? first : second;
+  return [first = std::move(first), second = std::move(second)] {
+    Json line = first();
+    line.update(second());
+    return line;
+  };
 }
 
 bool resumes(const TrainCommandOptions& o) {
@@ -229,9 +265,24 @@ void choose_towers_again(const TrainCommandOptions& o, Model& model) {
   if (auto* const seeing = dynamic_cast<SeeingDecoder*>(&model)) seeing->run_towers_again(o.towers_again());
 }
 
+// Where answers are asked for, each rank makes passes of its own, as many as its answers take: all of these models are
+// there for that.
+std::function<std::shared_ptr<void>()> own_passes(const TrainCommandOptions& o, const Model& policy,
+                                                  const Model* reference, const OtherModels& others) {
+  if (!algorithm_info(o.algorithm).asks_rows) return {};
+  std::vector<const Model*> all = {&policy};
+  if (reference) all.push_back(reference);
+  for (const auto& [role, models] : others.by_role()) all.insert(all.end(), models.begin(), models.end());
+  return [all] {
+    auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const Model* model : all) held->push_back(model->runner()->alone());
+    return held;
+  };
+}
+
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
-  Mesh mesh(world, mesh_sizes(o, world.size()));
+  Mesh mesh(world, mesh_sizes(o, world.size(), world.environment().local_world));
   // The same ranks as the rows see them: those along all axes but the data's read the same ones.
   Mesh rows(world,
             {.pp = mesh.size(Axis::Pp), .cp = static_cast<int>(o.sequence_parallel_size), .tp = mesh.size(Axis::Tp)});
@@ -264,8 +315,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   log_info("model_parameter_info: ", parameters);
 
   const bool in_parts = o.shares_parts();
-  const SharedTraining shared =
-      in_parts ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o);
+  const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
+                                    ? share_parts(*tuned.model, params, world, o)
+                                    : share_training(*tuned.model, params, mesh, world, o, others.shared());
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
@@ -288,9 +340,14 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                                                         .lr_by_prefix = std::move(rates)}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
-                  [&](const fs::path& dir) { tuned.save(dir, o); });
+                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16}, [&](const fs::path& dir) {
+                    const auto save = [&] { tuned.save(dir, o); };
+                    shared.model ? shared.model->as_slices(save) : save();
+                  });
   const StopFlag stop;
+  std::optional<RankAllocator> ranks;
+  if (tuned.adapter && tuned.adapter->config.kind == "adalora")
+    ranks.emplace(*tuned.model, tuned.adapter->config.adalora);
   Trainer trainer({.algorithm = *algorithm,
                    .actors = {.policy = *tuned.model,
                               .reference = reference->compare,
@@ -307,13 +364,17 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
                    .gradients = shared.sync(),
                    .pipeline = stage.pipeline.get(),
+                   .ranks = ranks ? &*ranks : nullptr,
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
-                   .evaluate_more = prediction(o, data, rollout, mesh, run_dir),
+                   .evaluate_more = both(prediction(o, data, *tuned.model, rollout, mesh, run_dir),
+                                         benchmarks_of(o, *tuned.model, rollout, mesh, run_dir)),
                    .stop = &stop,
-                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
+                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); },
+                   .alone = own_passes(o, *tuned.model, reference->model.get(), others)},
                   trainer_options(o, data, *tuned.model, run_dir));
+  if (ranks) tuned.adapter->config.adalora.total_steps = trainer.max_steps();
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);

@@ -16,6 +16,7 @@
 #include "run/shared_training.h"
 #include "tensor/dtype.h"
 #include "tensor/noise.h"
+#include "text/tokenizer.h"
 #include "train/trainable.h"
 
 namespace apus {
@@ -39,6 +40,17 @@ void freeze_groups(Model& model, const TrainCommandOptions& o) {
   });
 }
 
+std::map<std::string, std::vector<int64_t>> token_rows(const TrainCommandOptions& o) {
+  std::shared_ptr<const Tokenizer> tokenizer;  // where a token is given by its text
+  return listed_token_rows(o.trainable_token_indices, [&](const std::string& token) {
+    if (!tokenizer) tokenizer = Tokenizer::load(o.model);
+    const auto id = tokenizer->id(token);
+    require(id.has_value(), Fault::Usage, "--trainable_token_indices ", token, ": the tokenizer of ", o.model,
+            " has no such token; --new_special_tokens adds some");
+    return *id;
+  });
+}
+
 LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   LoraConfig c;
   c.base_model = fs::absolute(o.base_folder.empty() ? o.model : o.base_folder).lexically_normal();
@@ -56,7 +68,7 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
     c.target_modules.clear();
   }
   if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
-  c.target_parameters = o.target_parameters;
+  c.target_parameters = o.target_parameters, c.token_rows = token_rows(o);
   for (const std::string& word : o.modules_to_save) {
     std::set<std::string> meant;
     model.visit_modules([&](const std::string& name, Module&) {
@@ -70,7 +82,16 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   }
   if (model.head_kind() == Head::Scalar) c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
   if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
+  o.kinds.describe(o.tuner_type, c);
+  if (c.kind == "adapter")
+    c.target_regex = feed_forward_expression(linear_modules(model)), c.width = model.shape().hidden;
   return c;
+}
+
+std::string kind_asked_for(const TrainCommandOptions& o) {
+  LoraConfig config;
+  o.kinds.describe(o.tuner_type, config);
+  return config.kind;
 }
 
 void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
@@ -79,9 +100,8 @@ void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
     const bool resumed = !o.resume_from_checkpoint.empty();
     out.adapter =
         load_adapter(*out.model, resumed ? o.resume_from_checkpoint : o.adapters[0], "default", o.lora_dropout);
-    require(out.adapter->config.token_rows.empty(), Fault::Usage, "--adapters ", o.adapters[0],
-            " has trainable_token_indices, which cannot be trained further here: merge it first (apus merge-lora), and "
-            "train new tokens with --modules_to_save embed_tokens lm_head");
+    require(out.adapter->config.kind == kind_asked_for(o), Fault::Usage, "--adapters ", o.adapters[0],
+            " is of the kind ", out.adapter->config.kind, ": give --tuner_type ", out.adapter->config.kind);
     if (!resumed) log_info("training goes on from the adapter ", o.adapters[0], " (rank ", out.adapter->config.r, ")");
     return;
   }
@@ -113,7 +133,7 @@ Json score_config(Json config, const ScoreHead& head, const fs::path& dir) {
 
 TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head) {
   const c10::Device device = mesh.device();
-  check_lora_init(o.init_weights);  // before gigabytes are read
+  if (o.lora() && kind_asked_for(o) == "lora") check_lora_init(o.init_weights);  // before gigabytes are read
   TunedModel out;
   const bool resumed = !o.resume_from_checkpoint.empty();
   out.base = resumed && !o.lora() ? fs::path(o.resume_from_checkpoint) : fs::path(o.model);

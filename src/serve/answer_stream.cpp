@@ -119,6 +119,7 @@ void AnswerStream::on_event(size_t index, const EngineEvent& event) {
     return fail(ApiError(500, event.error.empty() ? "the engine failed" : event.error));
   if (event.finish == Finish::Cancelled) return fail(ApiError(503, "the server is stopping"));
   if (index % spec_.per_prompt == 0) usage_.cached += event.cached_tokens;  // the others share what the first brought
+  usage_.drafted += event.drafted, usage_.accepted += event.accepted;
   if (!event.prompt.empty()) writer_->prompt(index, event.prompt);
   measure(c, event);
   const std::string text = c.answer.push(event);

@@ -3,8 +3,10 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <list>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -25,6 +27,7 @@ struct Transfer {
   curl_slist* headers = nullptr;
   HttpAnswer head;
   bool begun = false;
+  size_t server = 0;
   int64_t bytes = 0;
   const Stopwatch watch{};
 
@@ -84,7 +87,8 @@ bool answers_health(const std::string& base_url) {
 
 // All transfers on one thread, by libcurl's multi interface.
 struct Forwarder::Transfers {
-  const std::string base_url;
+  const std::vector<std::string> base_urls;
+  std::vector<int64_t> busy = std::vector<int64_t>(base_urls.size());  // requests that each answers
   const bool keeps_key;  // the client's key is the other server's business
   const bool verbose;
   CURLM* const multi = curl_multi_init();
@@ -95,8 +99,8 @@ struct Forwarder::Transfers {
   std::atomic<bool> stopping{false};
   std::thread thread;
 
-  Transfers(std::string url, bool key, bool verbose)
-      : base_url(std::move(url)), keeps_key(key), verbose(verbose), thread([this] { run(); }) {}
+  Transfers(std::vector<std::string> urls, bool key, bool verbose)
+      : base_urls(std::move(urls)), keeps_key(key), verbose(verbose), thread([this] { run(); }) {}
   ~Transfers() {
     stopping = true;
     curl_multi_wakeup(multi);
@@ -127,9 +131,16 @@ struct Forwarder::Transfers {
       curl_multi_poll(multi, nullptr, 0, 1000, nullptr);
     }
   }
+  // Responses are kept by the server that made them: all go to the first.
+  size_t server_for(const HttpCall& call) const {
+    if (call.path.starts_with("/v1/responses")) return 0;
+    return static_cast<size_t>(std::min_element(busy.begin(), busy.end()) - busy.begin());
+  }
   void start(std::unique_ptr<Transfer> t) {
     t->curl = curl_easy_init();
-    curl_easy_setopt(t->curl, CURLOPT_URL, (base_url + t->call->target).c_str());
+    t->server = server_for(*t->call);
+    ++busy[t->server];
+    curl_easy_setopt(t->curl, CURLOPT_URL, (base_urls[t->server] + t->call->target).c_str());
     curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(t->curl, CURLOPT_PROXY, "");
     curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, 10L);
@@ -179,7 +190,7 @@ struct Forwarder::Transfers {
   }
   void over(Transfer& t, int status) {
     curl_multi_remove_handle(multi, t.curl);
-    --active;
+    --active, --busy[t.server];
     if (verbose)
       log_info(t.call->peer, " ", t.call->method, " ", t.call->path, " ", status, " ", t.bytes, " bytes ",
                duration_text(t.watch.seconds()), " id=", t.call->id);
@@ -189,7 +200,12 @@ struct Forwarder::Transfers {
 Forwarder::Forwarder(Access access, std::string base_url, bool verbose)
     : access_(std::move(access)),
       verbose_(verbose),
-      transfers_(std::make_unique<Transfers>(std::move(base_url), access_.api_key.empty(), verbose)) {}
+      transfers_(std::make_unique<Transfers>(std::vector{std::move(base_url)}, access_.api_key.empty(), verbose)) {}
+
+Forwarder::Forwarder(Access access, std::vector<std::string> base_urls, bool verbose)
+    : access_(std::move(access)),
+      verbose_(verbose),
+      transfers_(std::make_unique<Transfers>(std::move(base_urls), /*key=*/true, verbose)) {}
 
 Forwarder::~Forwarder() = default;
 
@@ -209,6 +225,12 @@ std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
       answer.headers.emplace_back("Allow", "GET, HEAD, POST");
       return answer;
     }
+    static const std::set<std::string> of_one = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep",
+                                                 "/wake_up"};
+    if (transfers_->base_urls.size() > 1 && of_one.count(call.path))
+      throw ApiError(501, str(call.path,
+                              " would change one of the copies of the model; name adapters when the server "
+                              "is started: --adapters NAME=DIR"));
     if (draining_) throw ApiError(503, "The server is stopping; it takes no new requests.");
     return std::nullopt;
   } catch (const ApiError& e) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes requests on to another server of the same API, and its answers back as they come:
-// keys, logs and limits stay here.
+// Passes requests on to another server of the same API, or to the least busy of several, and its answers back as they
+// come: keys, logs and limits stay here.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "serve/access.h"
 #include "serve/http.h"
@@ -15,6 +16,7 @@ namespace apus {
 class Forwarder : public HttpService {
  public:
   Forwarder(Access access, std::string base_url, bool verbose);  // base_url: http://host:port, without /v1
+  Forwarder(Access access, std::vector<std::string> base_urls, bool verbose);  // of copies, which know the key
   ~Forwarder() override;
 
   std::optional<HttpAnswer> admit(const HttpCall& call) override;

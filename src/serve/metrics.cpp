@@ -62,6 +62,8 @@ std::string ServerMetrics::prometheus(const EngineStats& e, int64_t active) cons
   out += line("apus_prompt_tokens_total", "counter", "tokens of prompts", e.prompt_tokens);
   out += line("apus_cached_tokens_total", "counter", "tokens of prompts that the cache had", e.cached_tokens);
   out += line("apus_generated_tokens_total", "counter", "tokens of answers", e.generated_tokens);
+  out += line("apus_drafted_tokens_total", "counter", "tokens of answers that were guessed", e.drafted_tokens);
+  out += line("apus_accepted_tokens_total", "counter", "guessed tokens that were right", e.accepted_tokens);
   out += line("apus_preemptions_total", "counter", "sequences that gave their blocks back and were computed again",
               e.preemptions);
   out += line("apus_steps_total", "counter", "forward passes", e.steps);

@@ -22,11 +22,15 @@ std::string call_id(ToolFormat format) {
 }
 
 Json usage_json(const Usage& u) {
+  Json details = {{"reasoning_tokens", u.reasoning}};
+  if (u.drafted > 0)
+    details.update(
+        {{"accepted_prediction_tokens", u.accepted}, {"rejected_prediction_tokens", u.drafted - u.accepted}});
   return {{"prompt_tokens", u.prompt},
           {"completion_tokens", u.completion},
           {"total_tokens", u.prompt + u.completion},
           {"prompt_tokens_details", {{"cached_tokens", u.cached}}},
-          {"completion_tokens_details", {{"reasoning_tokens", u.reasoning}}}};
+          {"completion_tokens_details", std::move(details)}};
 }
 
 std::string sse_data(const Json& event) { return "data: " + json_text(event) + "\n\n"; }

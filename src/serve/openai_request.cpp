@@ -45,6 +45,17 @@ Json schema_of(const Json& value, const char* key) {
   return schema;
 }
 
+// What json_object promises holds beside its schema, too: a schema that leaves the type open means objects.
+Json object_schema(Json schema, const char* key) {
+  if (schema.is_boolean()) return schema.get<bool>() ? Json{{"type", "object"}} : schema;
+  Json& type = schema["type"];
+  const bool open = type.is_null() || (type.is_array() && std::find(type.begin(), type.end(), "object") != type.end());
+  if (open) type = "object";
+  if (type != "object")
+    refuse(key, "'", key, "' must describe an object, which json_object promises; json_schema takes any schema");
+  return schema;
+}
+
 void read_response_format(const Fields& f, Guide& guide) {
   const Json* format = f.object("response_format");
   if (!format) return;
@@ -54,7 +65,8 @@ void read_response_format(const Fields& f, Guide& guide) {
   if (type == "json_object") {
     const Json* schema = in.find("schema");
     guide = {.kind = schema ? Guide::Kind::JsonSchema : Guide::Kind::JsonObject,
-             .schema = schema ? schema_of(*schema, "response_format.schema") : Json(),
+             .schema = schema ? object_schema(schema_of(*schema, "response_format.schema"), "response_format.schema")
+                              : Json(),
              .param = "response_format"};
   } else if (type == "json_schema") {
     const Json* outer = in.object("json_schema");

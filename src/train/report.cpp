@@ -11,6 +11,7 @@
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "train/idle_pass.h"
+#include "train/rank_allocator.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -50,12 +51,14 @@ void Trainer::log_training() {
 void Trainer::evaluate() {
   at::NoGradGuard no_grad;
   const Stopwatch watch;
+  const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
   const bool in_step = p_.gradients && p_.gradients->passes_in_step();
   Samples spare;  // for rounds in which this rank has no rows while others have
-  p_.eval->start(0);
-  for (auto samples = p_.eval->next();; samples = p_.eval->next(), ++batches) {
+  std::optional<Samples> samples;
+  if (p_.eval) p_.eval->start(0), samples = p_.eval->next();
+  for (; p_.eval; samples = p_.eval->next(), ++batches) {
     if (!(in_step ? summed(samples ? 1 : 0) > 0 : samples.has_value())) break;
     if (!samples) {
       if (spare.empty()) spare = p_.eval->any().value_or(idle_samples());
@@ -80,18 +83,21 @@ void Trainer::evaluate() {
   if (p_.pipeline) p_.pipeline->settle();
   loss = summed(loss), count = summed(count);
   sequences = summed(sequences) / static_cast<double>(p_.row_sharers);
-  Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
+  Json line = Json::object();
+  if (p_.eval) line["eval_loss"] = count > 0 ? loss / count : NAN;
   line.update(metrics.take(p_.data_ranks, "eval_"));
   const Json whole = p_.algorithm.evaluated(p_.data_ranks);
   for (const auto& [name, value] : whole.items()) line["eval_" + name] = value;
   if (p_.evaluate_more) line.update(p_.evaluate_more());
   const double seconds = watch.seconds();
-  line["eval_runtime"] = rounded(seconds, 4), line["eval_samples_per_second"] = rounded(sequences / seconds, 3),
-  line["eval_steps_per_second"] = rounded(batches / seconds, 3);
+  line["eval_runtime"] = rounded(seconds, 4);
+  if (p_.eval)
+    line["eval_samples_per_second"] = rounded(sequences / seconds, 3),
+    line["eval_steps_per_second"] = rounded(batches / seconds, 3);
   last_evaluated_ = step_;
   report(line);
-
-  judge(line);
+  // Where only questions were asked there is no loss to judge by.
+  if (p_.eval || o_.loop.metric_for_best_model) judge(line);
 }
 
 void Trainer::judge(const Json& line) {
@@ -207,13 +213,19 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
   if (first) failure = why_not_written([&] { folder = std::make_unique<FolderWriter>(target); });
   const fs::path dir = gather_text(folder ? folder->dir().string() : "", p_.data_ranks)[0];
   if (dir.empty()) return first_of(failure, p_.data_ranks);
-  const Json updates = slices() > 1 ? updates_of_all(p_.optimizer, p_.data_ranks) : Json(p_.optimizer.steps_of());
+  const bool sliced = p_.gradients && p_.gradients->sliced();
+  const Json updates = sliced ? updates_of_all(p_.optimizer, p_.data_ranks) : Json(p_.optimizer.steps_of());
   failure = why_not_written([&] {
-    if (!first && slices() == 1) return;
+    if (!first && !sliced) return;
     require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
             ": each rank writes its slice of the optimizer's state, so --output_dir must be a folder that all share");
     p_.save_model(dir);
-    if (!o_.loop.save_only_model) write_optimizer(dir, p_.optimizer.kind(), p_.optimizer.state(), slice(), slices());
+    const GradientSync::Slice own = slice();
+    if (!o_.loop.save_only_model && own.first) {
+      auto kept = p_.optimizer.state();
+      if (p_.ranks) kept.merge(p_.ranks->state());
+      write_optimizer(dir, p_.optimizer.kind(), kept, own.number, own.of);
+    }
     if (!first) return;
     RunState s = state();
     s.progress["log_window"] = window, s.progress["optimizer_steps_of"] = updates;

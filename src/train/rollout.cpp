@@ -29,9 +29,12 @@ Engine& Rollout::awake(int64_t tokens) {
 }
 
 void Rollout::ask_servers(const RolloutServerOptions& servers, bool sends) {
-  if (servers_ || servers.server_urls().empty()) return;
+  if (servers.server_urls().empty()) return;
   require(save_ != nullptr, Fault::Bug, "nobody writes weights for rollout servers");
-  servers_ = std::make_unique<RolloutServers>(servers.server_urls(), servers.vllm_server_timeout, sends, save_);
+  if (!servers_)
+    servers_ = std::make_unique<RolloutServers>(servers.server_urls(), servers.vllm_server_timeout, sends, save_);
+  // Here, where all ranks are: they may have to write the weights together, and a rank without questions asks nothing.
+  servers_->answers({.prompts = {}, .seeds = {}, .sampling = {}, .version = version_ + 1});
 }
 
 void Rollout::rest() {
@@ -45,7 +48,8 @@ Rollout::Shift::~Shift() {
 int64_t Rollout::longest() const { return policy_.shape().max_positions; }
 
 std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
-                                             const std::vector<std::vector<MediaItem>>& media, const StopWords* stop) {
+                                             const std::vector<std::vector<MediaItem>>& media, const StopWords* stop,
+                                             const std::vector<uint64_t>& seeds) {
   if (prompts.empty()) return {};
   const bool seen = std::any_of(media.begin(), media.end(), [](const auto& of_prompt) { return !of_prompt.empty(); });
   require(!servers_ || !seen, Fault::Usage,
@@ -53,7 +57,7 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
           "--vllm_server_host away, so that the engine in this process answers");
   if (servers_) {  // a version of 0 is that of a server that has been sent nothing
     AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = version_ + 1};
-    for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(sampling.seed + i);
+    for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(seeds.empty() ? sampling.seed + i : seeds.at(i));
     std::vector<FinishedAnswer> answers = servers_->answers(order);
     if (stop)
       for (FinishedAnswer& answer : answers) end_at_word(answer, *stop);
@@ -67,6 +71,7 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
     std::vector<EngineRequest> requests = requests_of(prompts, sampling);
     if (seen)
       for (size_t i = 0; i < requests.size(); ++i) requests[i].media = media.at(i);
+    for (size_t i = 0; i < seeds.size(); ++i) requests.at(i).sampling.seed = seeds[i];
     answers = generate(engine, std::move(requests), stop);
   } catch (...) {
     rest();

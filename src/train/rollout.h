@@ -29,13 +29,15 @@ class Rollout {
 
   // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after,
   // also when it throws, unless a Shift goes on. TokenOut::weights is how often weights_changed() was said.
-  // `media`: of each prompt; empty: there are none. `stop`: texts that end an answer; null: none.
+  // `media`: of each prompt; empty: there are none. `stop`: texts that end an answer; null: none. `seeds`: of each
+  // prompt, instead.
   std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
                                       const std::vector<std::vector<MediaItem>>& media = {},
-                                      const StopWords* stop = nullptr);
+                                      const StopWords* stop = nullptr, const std::vector<uint64_t>& seeds = {});
   // Whoever changed the policy's weights between two calls says so.
   void weights_changed() { ++version_; }
-  // From now on these answer, if any are named; `sends`: this rank gives them the weights. A second call does nothing.
+  // From now on these answer, if any are named, and have the weights as they stand; `sends`: this rank gives them to
+  // them. All ranks call it before each round.
   void ask_servers(const RolloutServerOptions& servers, bool sends);
   int64_t longest() const;  // tokens that a prompt and its answer may have together
 

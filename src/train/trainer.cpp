@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/agree.h"
 #include "parallel/gradient_sync.h"
+#include "train/rank_allocator.h"
 
 namespace apus {
 
@@ -42,7 +43,7 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
   require(max_steps_ > 0, Fault::Usage, "--num_train_epochs ", o_.loop.epochs(), " and --max_steps ", o_.loop.max_steps,
           " leave nothing to train");
   save_ = when(o_.loop.save_strategy), save_steps_ = interval(o_.loop.save_steps, max_steps_);
-  if (p_.eval) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
+  if (p_.eval || p_.evaluate_more) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
   eval_steps_ = interval(o_.loop.eval_steps.value_or(o_.loop.save_steps), max_steps_);
   p_.actors.more_rows = [this]() -> std::optional<Samples> {
     std::optional<Samples> samples = p_.train.next();
@@ -50,6 +51,7 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
     return samples;
   };
   schedule_ = p_.schedule(max_steps_);
+  if (p_.ranks) p_.ranks->plan(max_steps_);
 }
 
 // Of a pass over so many micro-batches.
@@ -74,8 +76,10 @@ int64_t Trainer::planned_steps() {
   return static_cast<int64_t>(std::ceil(o_.loop.epochs() * static_cast<double>(steps_of(most))));
 }
 
-int Trainer::slices() const { return p_.gradients && p_.gradients->sliced() ? p_.data_ranks.size() : 1; }
-int Trainer::slice() const { return slices() > 1 ? p_.data_ranks.rank() : 0; }
+GradientSync::Slice Trainer::slice() const {
+  if (!p_.gradients || !p_.gradients->sliced()) return {.first = p_.data_ranks.rank() == 0};
+  return p_.gradients->slice().value_or(GradientSync::Slice{p_.data_ranks.rank(), p_.data_ranks.size()});
+}
 
 // A run goes on with more or fewer ranks when all of them together take as many micro-batches for an update as before.
 // -> how many there were.
@@ -106,9 +110,13 @@ void Trainer::resume(const RunState& saved, Resume what) {
   for (const std::string& change : check_resume(saved, mine)) log_warning("resumed ", change);
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
-  if (what.optimizer)
-    p_.optimizer.load(state_slice(saved, slice(), slices()), saved.progress.value("optimizer_steps", saved.step),
+  if (what.optimizer) {
+    std::map<std::string, at::Tensor> kept = state_slice(saved, slice().number, slice().of);
+    if (p_.ranks) p_.ranks->load(kept);
+    std::erase_if(kept, [](const auto& entry) { return RankAllocator::is_state(entry.first); });
+    p_.optimizer.load(kept, saved.progress.value("optimizer_steps", saved.step),
                       saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
+  }
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());
@@ -173,7 +181,10 @@ bool Trainer::collect() {
   if (all == 0) return false;
   result_.rows += static_cast<int64_t>(all);
   p_.actors.step = step_;
-  explained_memory([&] { collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows)); });
+  explained_memory([&] {
+    const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
+    collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows));
+  });
   require(static_cast<int64_t>(collection_.updates.size()) == p_.algorithm.updates_per_collection(), Fault::Bug,
           "the algorithm collected ", collection_.updates.size(), " updates instead of ",
           p_.algorithm.updates_per_collection());
@@ -184,7 +195,7 @@ TrainResult Trainer::run() {
   if (step_ == first_step_ && micro_in_epoch_ == 0 && epoch_ == 0) p_.train.start(0);
   watch_.restart();
   make_optimizer_state();
-  if (o_.loop.eval_on_start && step_ == 0 && p_.eval) evaluate();
+  if (o_.loop.eval_on_start && step_ == 0 && (p_.eval || p_.evaluate_more)) evaluate();
   progress_ = std::make_unique<Progress>("Train", max_steps_, Progress::Spec{.unit = "step", .skipped = step_});
   progress_->set(step_);
   bool ended = false, fresh_epoch = false;
@@ -232,7 +243,7 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
   const auto due = [&](When when, int64_t every) {
     return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0;
   };
-  if (p_.eval && due(eval_, eval_steps_) && last_evaluated_ != step_) evaluate();
+  if ((p_.eval || p_.evaluate_more) && due(eval_, eval_steps_) && last_evaluated_ != step_) evaluate();
   save_due_ = save_due_ || due(save_, save_steps_);
   // What cannot be collected again is trained to its end before the run is saved, or stops.
   if (collection_.open() && p_.algorithm.collects_by_policy()) return false;

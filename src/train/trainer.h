@@ -15,6 +15,7 @@
 #include "checkpoint/state.h"
 #include "data/source/sample_source.h"
 #include "device/comm.h"
+#include "parallel/gradient_sync.h"
 #include "train/algorithm.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
@@ -25,9 +26,9 @@
 
 namespace apus {
 
-class GradientSync;  // parallel/gradient_sync.h
-class Pipeline;      // parallel/pipeline.h
-struct RouterLoss;   // nn/moe.h
+class Pipeline;       // parallel/pipeline.h
+class RankAllocator;  // train/rank_allocator.h
+struct RouterLoss;    // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
 
@@ -35,6 +36,7 @@ struct TrainerOptions {
   LoopOptions loop;  // as the command's flags say it
   uint64_t seed = 42;
   Forward forward;
+  int64_t token_groups = 0;  // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
   std::filesystem::path output_dir;
   Json exact, noted;  // see RunState
 };
@@ -58,6 +60,7 @@ struct TrainerParts {
   int64_t group_sharers = 1;
   GradientSync* gradients = nullptr;  // null with one rank
   Pipeline* pipeline = nullptr;       // of which this rank is a stage
+  RankAllocator* ranks = nullptr;     // of an adapter of AdaLoRA
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
@@ -66,6 +69,9 @@ struct TrainerParts {
   const StopFlag* stop = nullptr;
   // Hears of every update before it is made.
   std::function<void(int64_t step)> begins_step = {};
+  // Where ranks make passes of their own to collect, which differ in number: until the result is let go of, nothing
+  // that they share out is asked of one another (LayerRunner::alone). Null: they make none, or share nothing out.
+  std::function<std::shared_ptr<void>()> alone = {};
 };
 
 struct TrainResult {
@@ -107,8 +113,7 @@ class Trainer {
     bool open() const { return done < updates.size(); }
   };
   // trainer.cpp: the loop
-  int slices() const;  // in which ranks share out the optimizer's state
-  int slice() const;   // this rank's
+  GradientSync::Slice slice() const;  // this rank's, of the optimizer's state
   // Ranks with rows of their own.
   int64_t readers() const { return p_.data_ranks.size() / (p_.row_sharers * p_.group_sharers); }
   int64_t take_other_ranks(const RunState& saved, RunState& mine) const;
@@ -136,6 +141,7 @@ class Trainer {
   Pass forward_of(Batch& batch, uint64_t micro, double total);
   double backward_of(Batch& batch, Pass pass, double total, bool only_measured);
   Loss loss_of(Batch& batch, const Forward& forward);
+  void add_penalty(Loss& loss, double count) const;
   double pipelined(Update& batches, double total);
   std::string find_not_finite_in_stages(Update& batches);
   bool gives_losses() const;  // false: a stage in front of the last one

@@ -16,12 +16,14 @@
 #include "device/agree.h"
 #include "device/failure.h"
 #include "nn/moe.h"
+#include "nn/token_groups.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "train/idle_pass.h"
+#include "train/rank_allocator.h"
 #include "train/rollout.h"
 #include "train/trainer.h"
 
@@ -46,7 +48,18 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
     router->scale = o_.loop.router_aux_loss_coef * share;
     training.router = router;
   }
+  if (o_.token_groups > 0)
+    training.groups = std::make_shared<const TokenGroups>(
+        token_groups(batch.step.length_q, o_.token_groups, batch.step.cu_q.device()));
   set_training(batch.step, std::move(training));
+}
+
+// Of the weights alone, once in an update: each micro-batch adds the share of it that it has in the sum of losses.
+void Trainer::add_penalty(Loss& loss, double count) const {
+  const at::Tensor penalty = p_.ranks ? p_.ranks->penalty() : at::Tensor();
+  if (!penalty.defined() || count == 0) return;
+  loss.sum = loss.sum + penalty * count;
+  loss.metrics["orth_loss"] = {penalty.detach() * count, at::tensor(count)};
 }
 
 Trainer::Pass Trainer::forward_of(Batch& batch, uint64_t micro, double total) {
@@ -54,6 +67,7 @@ Trainer::Pass Trainer::forward_of(Batch& batch, uint64_t micro, double total) {
   pass.share = p_.algorithm.count(batch) / total * stages();
   prepare(batch, micro, pass.router, pass.share);
   pass.loss = loss_of(batch, o_.forward);
+  add_penalty(pass.loss, p_.algorithm.count(batch));
   if (p_.pipeline) pass.input = p_.pipeline->take_input();
   pass.balance = pass.router->scale;
   const auto& tokens = training_of(batch.step).tokens;
@@ -198,6 +212,7 @@ Trainer::StepResult Trainer::compute(Update& batches) {
   if (out.updated) {
     const double scale = o_.loop.max_grad_norm > 0 ? std::min(1.0, o_.loop.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
     if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
+    if (p_.ranks) p_.ranks->updated(step_ + 1, scale);
     if (p_.gradients) p_.gradients->updated();
     if (p_.actors.rollout) p_.actors.rollout->weights_changed();
     bad_in_a_row_ = 0;

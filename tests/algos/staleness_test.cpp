@@ -68,6 +68,40 @@ TEST(Staleness, StillLearns) {
   EXPECT_GT(clipped, 0) << "the weights have moved since";
 }
 
+// Drawn in pieces, with a re-read of what was said before each: the same answers, while the weights stay.
+TEST(Staleness, PiecesAreTheWholeWhileTheWeightsStay) {
+  Json whole, pieces;
+  for (const bool partial : {false, true}) {
+    Student student;
+    student.pretrain(0.15);  // some answers end early
+    GrpoOptions o = ahead(2);
+    o.partial_rollout = partial;
+    student.reinforce(o, 4, /*lr=*/0);
+    (partial ? pieces : whole) = student.history;
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    for (const char* name : {"reward", "reward_std", "completions/mean_length", "completions/clipped_ratio"})
+      EXPECT_EQ(whole[i].at(name), pieces[i].at(name)) << name << " " << i;
+    for (const char* name : {"loss", "grad_norm"})
+      EXPECT_NEAR(whole[i].at(name).get<double>(), pieces[i].at(name).get<double>(), 2e-5) << name << " " << i;
+    EXPECT_FALSE(whole[i].contains("completions/versions"));
+  }
+  EXPECT_EQ(pieces[0].at("completions/versions").get<double>(), 1) << "there was no round before";
+  EXPECT_GT(pieces[1].at("completions/versions").get<double>(), 1);
+  EXPECT_GT(pieces[2].at("completions/versions").get<double>(), pieces[1].at("completions/versions").get<double>());
+  EXPECT_LE(pieces[3].at("completions/versions").get<double>(), 3);
+}
+
+TEST(Staleness, PiecesOfSeveralWeightsTeachToo) {
+  Student student;
+  student.pretrain(0.15);
+  const double before = student.exact();
+  GrpoOptions o = ahead(1);
+  o.partial_rollout = true;
+  student.reinforce(o, 80);
+  EXPECT_GT(student.exact(), before + 0.2);
+}
+
 // Questions by number; each is answered by its number and the step that it is asked for.
 struct NumberedRounds {
   explicit NumberedRounds(Student& s) : actors{.policy = *s.model} {
@@ -127,6 +161,8 @@ TEST(RoundsAhead, AreKeptByACheckpoint) {
   EXPECT_EQ(b.rewards.at(0), 0.1);
   EXPECT_TRUE(std::isnan(b.rewards.at(1)));
   EXPECT_EQ(second.age, 1);
+
+  EXPECT_EQ(b.versions, (std::vector<int64_t>{0})) << "of the weights that there were, whatever its turn is";
 
   RoundsAhead of_two({.ahead = 2, .rank = 1, .ranks = 2});
   EXPECT_THROW(of_two.restore(whole.state()), Error);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in several turns are learnt from: the policy's tokens alone, as the engine saw them.
+#include "algos/gkd.h"
 #include "algos/ppo.h"
 #include "algos/replay.h"
 #include "environment/episodes.h"
@@ -58,6 +59,38 @@ GrpoOptions of_turns() {
   return o;
 }
 
+// Observations in the batch, whose tokens are no labels, while those before and behind them are.
+int64_t observations(const Batch& batch) {
+  const at::Tensor ids = batch.id_T.to(at::kCPU), labels = batch.label_T.to(at::kCPU);
+  int64_t observed = 0;
+  for (int64_t t = 0; t + 1 < ids.numel(); ++t)
+    if (ids[t + 1].item<int64_t>() == kSays && ids[t + 3].item<int64_t>() == learning::kMark) {
+      ++observed;
+      for (int64_t k = 0; k < 3; ++k) EXPECT_LT(labels[t + k].item<int64_t>(), 0) << "an observation is no label";
+      EXPECT_GE(labels[t - 1].item<int64_t>(), 0) << "the turn before is";
+      EXPECT_GE(labels[t + 3].item<int64_t>(), 0) << "and the turn behind it";
+    }
+  return observed;
+}
+
+TEST(Turns, ADistilledModelIsComparedInItsOwnTokens) {
+  Turns run;
+  GkdOptions o;
+  o.environment = "test two turns", o.teacher_model = "teacher", o.lmbda = 1, o.max_completion_length = 8;
+  Gkd gkd(o);
+  const LoopOptions loop{.per_device_train_batch_size = 4, .gradient_accumulation_steps = 1};
+  gkd.begin(run.student.setting(loop));
+  const auto teacher = golden::owned_model(golden::Case("train_qwen2").dir / "checkpoint");
+  std::vector<Update> updates =
+      gkd.collect(run.actors({{"teacher", {teacher.get()}}}), {*learning::Tasks(5, 4, true).next()});
+  Batch& batch = updates.at(0).at(0);
+  EXPECT_GE(observations(batch), 2);
+  set_training(batch.step, {});
+  const Loss loss = gkd.loss(run.held.back(), batch, Forward{});
+  EXPECT_EQ(loss.metrics.at("divergence").count.item<double>(), static_cast<double>(batch.trained));
+  EXPECT_GT(loss.sum.item<double>(), 0) << "the student has learnt something since";
+}
+
 TEST(Turns, ObservationsAreReadAndNotLearnt) {
   Turns run;
   GrpoOptions o = of_turns();
@@ -67,15 +100,8 @@ TEST(Turns, ObservationsAreReadAndNotLearnt) {
   ASSERT_EQ(updates.size(), 1u);
   int64_t observed = 0, sequences = 0;
   for (Batch batch : updates[0]) {
-    const at::Tensor ids = batch.id_T.to(at::kCPU), labels = batch.label_T.to(at::kCPU);
     sequences += static_cast<int64_t>(batch.step.length_q.size());
-    for (int64_t t = 0; t + 1 < ids.numel(); ++t)
-      if (ids[t + 1].item<int64_t>() == kSays && ids[t + 3].item<int64_t>() == learning::kMark) {
-        ++observed;
-        for (int64_t k = 0; k < 3; ++k) EXPECT_LT(labels[t + k].item<int64_t>(), 0) << "an observation is no label";
-        EXPECT_GE(labels[t - 1].item<int64_t>(), 0) << "the turn before is";
-        EXPECT_GE(labels[t + 3].item<int64_t>(), 0) << "and the turn behind it";
-      }
+    observed += observations(batch);
     set_training(batch.step, {});
     const Loss loss = grpo.loss(run.held.back(), batch, Forward{});
     EXPECT_LT(loss.metrics.at("rollout_mismatch/max").sum.item<double>(), 1e-4) << "the very tokens that were said";

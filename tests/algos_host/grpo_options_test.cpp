@@ -46,6 +46,10 @@ TEST(GrpoOptions, RefuseWhatCannotBe) {
       says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.dynamic_sample = true; }), "generates nothing"));
   EXPECT_EQ(refusal([](auto& o, auto&) { o.async_generate = true; }), "");
   EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.async_generate = true, o.max_staleness = 0; }), "give one of them"));
+  EXPECT_EQ(refusal([](auto& o, auto&) { o.partial_rollout = true; }), "");
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.partial_rollout = true, o.max_staleness = 0; }), "give 1 or more"));
+  EXPECT_TRUE(
+      says(refusal([](auto& o, auto&) { o.partial_rollout = true, o.stop_words = {"."}; }), "give one of them"));
   EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.max_staleness = 1, o.replay_rollouts = "f"; }), "generates nothing"));
   EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.max_staleness = 1, o.deterministic_rollout = true; }), "moved on"));
   EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.max_staleness = 1, o.log_rollout_offpolicy_metrics = true; }),

@@ -2,10 +2,14 @@
 // What PEFT's configurations may ask for besides plain factors: biases of the factors, rows of tables.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/roll.h>
+#include <ATen/ops/tensor.h>
 
 #include "checkpoint/adapter.h"
 #include "checkpoint/merge.h"
+#include "ops/ops.h"
 #include "tests/refusal.h"
 #include "tests/train/training.h"
 #include "train/trainable.h"
@@ -108,44 +112,119 @@ TEST(PeftFeatures, RowsOfTables) {
   Folder folder;
   c10::AutoGradMode no_grad(false);
   const fs::path dir = folder.path / "a";
-  auto model = golden::owned_model(c.dir / "checkpoint");
-  random_adapter(*model, {.r = 2, .alpha = 4, .target_modules = {"q_proj"}}, dir);
-  const int64_t width = model->shape().hidden;
-  const at::Tensor rows = at::randn({2, width});
+  const auto load = [&] { return load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()}); };
+  auto model = load();
+  const at::Tensor plain = logits_of(c, *model);
+  random_adapter(*model, {.r = 2, .alpha = 4, .target_modules = {"q_proj"}, .token_rows = {{"", {5, 3}}}}, dir);
+  const at::Tensor rows = at::randn({2, model->shape().hidden});
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   {
     const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
-    for (const auto& [name, entry] : file->entries()) tensors.emplace_back(name, file->tensor(name).clone());
+    const std::string name = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+    ASSERT_TRUE(file->entries().count(name));
+    for (const auto& [other, entry] : file->entries())
+      tensors.emplace_back(other, other == name ? rows : file->tensor(other).clone());
   }
-  tensors.emplace_back("base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta", rows);
   write_safetensors(dir / "adapter_model.safetensors", tensors);
   Json config = Json::parse(read_file(dir / "adapter_config.json"));
+  EXPECT_EQ(config["trainable_token_indices"], Json({5, 3}));
   for (const Json& asked : {Json::array({5, 3}), Json{{"embed_tokens", {5, 3}}}}) {
     config["trainable_token_indices"] = asked;
     write_file_atomic(dir / "adapter_config.json", config.dump());
-    auto loaded = golden::owned_model(c.dir / "checkpoint");
-    load_adapter(*loaded, dir);
+    auto loaded = load();
+    const Adapter adapter = load_adapter(*loaded, dir);
+    const at::Tensor wanted = logits_of(c, *loaded);
+    EXPECT_GT(max_abs(wanted.select(1, 5), plain.select(1, 5)), 0.1);
+    merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
+    const TensorFolder merged(folder.path / "m");
+    EXPECT_EQ(merged.find("lm_head.weight"), nullptr);  // still tied
+    EXPECT_LT(max_abs(merged.tensor("model.embed_tokens.weight")[5], rows[0]), 1e-6);
+    const LoadOptions wide{.dtype = at::kFloat, .device = golden::device()};
+    EXPECT_LT(max_abs(logits_of(c, *load_model(folder.path / "m", wide)), wanted), 1e-4);
+    merge_attached(*loaded, adapter);
+    EXPECT_LT(max_abs(logits_of(c, *loaded), wanted), 1e-4);
     at::Tensor table, head;
     loaded->visit([&](const std::string& name, Param& p) {
       if (name == "model.embed_tokens.weight") table = p.data;
       if (name == "lm_head.weight") head = p.data;
     });
-    EXPECT_LT(max_abs(table[5], rows[0]), 2e-2);  // in the table's bf16
-    EXPECT_LT(max_abs(table[3], rows[1]), 2e-2);
+    EXPECT_LT(max_abs(table[3], rows[1]), 1e-6);
     EXPECT_TRUE(head.is_same(table));
-    merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
-    const TensorFolder merged(folder.path / "m");
-    EXPECT_EQ(merged.find("lm_head.weight"), nullptr);  // still tied
-    EXPECT_LT(max_abs(merged.tensor("model.embed_tokens.weight")[5], rows[0]), 1e-6);
-    EXPECT_LT(max_abs(logits_of(c, *golden::owned_model(folder.path / "m")), logits_of(c, *loaded)), 0.1);
     fs::remove_all(folder.path / "m");
   }
-  auto other = golden::owned_model(c.dir / "checkpoint");
+  auto other = load();
   EXPECT_THROW(load_adapter_beside(*other, dir, "b", at::kFloat, {}), Error);
   config["trainable_token_indices"] = {5, 1000000};
   write_file_atomic(dir / "adapter_config.json", config.dump());
   EXPECT_THROW(load_adapter(*other, dir), Error);
   EXPECT_THROW(merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m"}), Error);
+}
+
+TEST(PeftFeatures, RowsAreNamedByIdsAndTexts) {
+  using Rows = std::map<std::string, std::vector<int64_t>>;
+  const auto listed = [](const std::vector<std::string>& words) {
+    return listed_token_rows(words, [](const std::string& token) { return static_cast<int64_t>(token.size()); });
+  };
+  EXPECT_EQ(listed({}), Rows());
+  EXPECT_EQ(listed({"5", "<a>"}), (Rows{{"", {5, 3}}}));
+  EXPECT_EQ(listed({R"([5, "<a>"])"}), (Rows{{"", {5, 3}}}));
+  EXPECT_EQ(listed({R"({"lm_head": [1], "embed_tokens": [2, 3]})"}), (Rows{{"embed_tokens", {2, 3}}, {"lm_head", {1}}}));
+  for (const char* wrong : {"{}", "[]", "[1.5]", R"({"lm_head": 1})", R"({"": [1]})", "[1"})
+    test::refusal(Fault::Usage, [&] { listed({wrong}); });
+}
+
+// Only the rows have a gradient: that of the table and head, had all of it been trained, in these rows.
+TEST(PeftFeatures, RowsAreTrainedAlone) {
+  const Case c("lora_qwen2");
+  const LoadOptions wide{.dtype = at::kFloat, .device = golden::device()};
+  const golden::Packed p = golden::unpad(c, "right");
+  std::vector<int64_t> rows = {p.flat[0], 7};  // one that is read, one that is not
+  const auto trained = [&](Model& model) {
+    Step s = packed_step(p.lengths, golden::device());
+    const at::Tensor id = golden::ids_tensor(p.flat, golden::device()), x = model.forward(id, s);
+    const at::Tensor loss = ops::head_loss(model.head_factors(x, s), at::roll(id, -1).to(at::kLong), {}, {}).loss_sum;
+    loss.backward();
+    return loss.item<double>();
+  };
+  auto whole = load_model(c.dir / "checkpoint", wide);
+  at::Tensor table;
+  whole->visit([&](const std::string& name, Param& q) {
+    if (name == "model.embed_tokens.weight") table = q.data = q.data.clone();
+  });
+  whole->visit([&](const std::string& name, Param& q) {
+    if (name == "lm_head.weight") q.data = table;
+  });
+  table.set_requires_grad(true);
+  const double wanted = trained(*whole);
+
+  auto model = load_model(c.dir / "checkpoint", wide);
+  make_adapter(*model, {.r = 2, .alpha = 4, .target_modules = {"q_proj"}, .token_rows = {{"", rows}}}, 1);
+  at::Tensor own;
+  int64_t numbers = 0;
+  for (const NamedParam& q : trainable_params(*model)) {
+    if (q.name.ends_with("trainable_tokens_delta")) own = q.tensor;
+    numbers += q.name.find(".lora_") != std::string::npos;
+  }
+  ASSERT_TRUE(own.defined());
+  EXPECT_EQ(own.size(0), 2);
+  EXPECT_GT(numbers, 0);
+  EXPECT_NEAR(trained(*model), wanted, 1e-4);
+  const at::Tensor expected = at::index_select(table.grad(), 0, at::tensor(rows).to(table.device()));
+  EXPECT_LT(max_abs(own.grad(), expected), 1e-5 * expected.abs().max().item<double>());
+}
+
+TEST(PeftFeatures, RowsThatCannotBeTrained) {
+  const Case c("lora_qwen2");
+  const auto refusal = [&](LoraConfig config) {
+    auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+    if (config.target_modules.empty()) config.target_modules = {"q_proj"};
+    return test::refusal(Fault::Usage, [&] { make_adapter(*model, std::move(config), 1); });
+  };
+  test::expect_says(refusal({.token_rows = {{"", {1, 1}}}}), "1 twice");
+  test::expect_says(refusal({.token_rows = {{"", {1 << 30}}}}), "is a table of");
+  test::expect_says(refusal({.token_rows = {{"tokens", {1}}}}), "model.embed_tokens");
+  test::expect_says(refusal({.token_rows = {{"lm_head", {1}}}}), "tied");
+  test::expect_says(refusal({.target_modules = {"q_proj", "embed_tokens"}, .token_rows = {{"", {1}}}}), "choose one");
 }
 
 // target_parameters: one A and one B over the experts of a layer in the file, factors of each expert in the model.

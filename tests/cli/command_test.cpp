@@ -217,17 +217,26 @@ TEST(Commands, ChecksAcrossOptions) {
     OptionTable table = OptionTable::of(options);
     table.parse({"--model", model, "--infer_backend", foreign, "--max_batch_size", "16", "--vllm_tensor_parallel_size",
                  "2", "--sglang_tp_size", "2", "--lmdeploy_tp", "2", "--vllm_speculative_config",
-                 "{\"method\": \"mtp\"}", "--sglang_context_length", "2048"});
+                 "{\"method\": \"ngram\"}", "--sglang_context_length", "2048"});
     options.resolve(table);
     options.check();
     EXPECT_EQ(options.infer_backend, "engine");
     EXPECT_EQ(options.max_model_len, 2048);
+    EXPECT_EQ(options.drafting.spec().tokens, 4);
     const std::string notes = join(table.notes, "\n");
     for (const std::string& part :
          {str("--infer_backend ", foreign, ": Apus's own engine answers"),
           std::string("--max_batch_size has no effect"),
-          std::string("--vllm_tensor_parallel_size has no effect: the engine answers on one")})
+          std::string("--vllm_tensor_parallel_size 2 has no effect: a chat runs in one process")})
       EXPECT_TRUE(has(notes, part)) << notes;
+    EXPECT_EQ(options.ranks(), 1);
+    InferOptions rows;
+    OptionTable of_rows = OptionTable::of(rows);
+    of_rows.parse({"--model", model, "--infer_backend", foreign, "--val_dataset", "rows.jsonl",
+                   "--vllm_tensor_parallel_size", "2"});
+    rows.resolve(of_rows);
+    rows.check();
+    EXPECT_EQ(rows.ranks(), 2) << "other programs start processes for it too";
     EXPECT_TRUE(has(wrong({"--model", model, "--infer_backend", foreign, "--use_installed_backend", "true"}),
                     str("apus deploy --infer_backend ", foreign)));
   }
@@ -255,7 +264,7 @@ TEST(Commands, DeployTakesOtherProgramsNamesForItsEngine) {
     EXPECT_EQ(options.stop_words, std::vector<std::string>{"Observation:"});
     const std::string notes = join(table.notes, "\n");
     EXPECT_TRUE(has(notes, "Apus's own engine serves")) << notes;
-    EXPECT_TRUE(has(notes, "--vllm_tensor_parallel_size has no effect")) << notes;
+    EXPECT_EQ(options.ranks(), 2);
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/lines.h"
-#include "cli/sample.h"
+#include "cli/sample_prm.h"
 #include "tests/folder.h"
 
 namespace apus {
@@ -109,12 +109,34 @@ TEST(Eval, ExamplesStandBeforeTheQuestions) {
             "");
 }
 
+TEST(Eval, SeveralAnswersToEachQuestion) {
+  const test::Folder folder;
+  write_mmlu(folder.path / "rows.jsonl");
+  EvalOptions o;
+  OptionTable table = OptionTable::of(o);
+  table.parse({"--eval_url", "http://127.0.0.1:1/v1", "--eval_dataset", "mmlu=" + (folder.path / "rows.jsonl").string(),
+               "--eval_output_dir", (folder.path / "out").string(), "--num_samples", "2", "--temperature", "1"});
+  o.resolve(table);
+  o.check();
+  o.fetch();
+  const std::string asked = read_file(o.val_dataset[0]);
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 8);
+  const auto scores = eval_scores(o, {1, 0, 0, 0, 1, 1, 0, 1});
+  ASSERT_EQ(scores.size(), 4u);
+  EXPECT_EQ(scores[0].score, 0.5);
+  EXPECT_EQ(scores[1].metric, "pass@2");
+  EXPECT_EQ(scores[1].score, 0.75);
+  EXPECT_EQ(scores[2].score, 0.75) << "art";
+  EXPECT_NE(wrong_words<EvalOptions>({"--eval_dataset", "gsm8k", "--eval_url", "http://x", "--num_samples", "2"}), "");
+}
+
 TEST(Eval, RefusesWhatItCannotDo) {
   const auto has = [](const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
   };
   EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "gsm9k", "--model", "/"}), "there are gsm8k"));
   EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "general_qa", "--model", "/"}), "general_qa=FILE"));
+  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "humaneval", "--model", "/"}), "--eval_run_code true"));
   EXPECT_TRUE(
       has(wrong_words<EvalOptions>({"--eval_dataset", "mmlu", "--eval_url", "http://x", "--eval_method", "logprobs"}),
           "needs the model itself"));
@@ -131,6 +153,33 @@ TEST(Sample, TheBestAboveTheThreshold) {
   EXPECT_TRUE(best_answers(scores, 5, 0, 0.7).kept.empty()) << "three of four are good: too easy";
   EXPECT_EQ(best_answers(scores, 5, 0, 0.75).kept.size(), 3u);
   EXPECT_TRUE(best_answers({}, 5, 0, {}).kept.empty());
+}
+
+TEST(Sample, RewardsAndAProcessRewardModelTogether) {
+  const Marks marks{.rewards = {1, 0, 1, 1}, .process = {0.2, 0.9, 0.8, -0.5}};
+  EXPECT_EQ(best_answers(marks, 5, 0, 0, {}).kept, (std::vector<size_t>{2, 0})) << "above both thresholds";
+  EXPECT_EQ(best_answers(marks, 5, 0, 0, {}).worst, 1u);
+  EXPECT_EQ(best_answers(marks, 1, 0, 0, {}).kept, (std::vector<size_t>{2}));
+  EXPECT_EQ(best_answers(marks, 5, 0, -1, {}).kept, (std::vector<size_t>{2, 0, 3}));
+  EXPECT_TRUE(best_answers(marks, 5, 0, 0, 0.5).kept.empty()) << "three of four rewards are good: too easy";
+  EXPECT_EQ(best_answers({.rewards = {}, .process = marks.process}, 5, 0, 0.5, 0.1).kept, (std::vector<size_t>{1, 2}));
+  EXPECT_EQ(best_answers({.rewards = marks.rewards, .process = {}}, 5, 0, 0, {}).kept.size(), 3u);
+}
+
+TEST(Sample, AProcessRewardModelSeesEachStep) {
+  EXPECT_EQ(step_ends("a|b|c", "|"), (std::vector<std::string>{"a", "a|b", "a|b|c"}));
+  EXPECT_EQ(step_ends("|a|", "|"), (std::vector<std::string>{"|a|"}));
+  EXPECT_EQ(step_ends("a|b", ""), (std::vector<std::string>{"a|b"}));
+  SampleOptions o;
+  o.prm_model =
+      "external:while read -r row; do case $row in *bad*) echo 0;; *) echo ${#row} >/dev/null; echo 1;; esac; done";
+  o.prm_step_separator = "|";
+  const Json row = {{"messages", {{{"role", "user"}, {"content", "q"}}}}};
+  const std::vector<SampleOptions::Asked> asked = {{row, "", "0", {"good|better", "good|bad", "fine"}},
+                                                   {row, "", "1", {"bad"}}};
+  EXPECT_EQ(process_scores(o, asked, nullptr), (std::vector<std::vector<double>>{{1, 0, 1}, {0}}));
+  EXPECT_NE(wrong_words<SampleOptions>({"--dataset", "x", "--model", "/", "--prm_model", "qwen_max"}), "");
+  EXPECT_NE(wrong_words<SampleOptions>({"--dataset", "x", "--model", "/", "--prm_step_separator", "x"}), "");
 }
 
 TEST(Sample, TakesItsPartOfTheQuestions) {

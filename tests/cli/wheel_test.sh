@@ -21,10 +21,11 @@ fi
 
 # A fresh environment whose torch, and what it asks for, are links to the peers': 5 GB need not be copied.
 "$APUS_PEERS/bin/python" -m venv "$folder/venv"
+"$folder/venv/bin/pip" uninstall -q -y setuptools  # torch may ask for a newer one than a venv brings
 peers=$("$APUS_PEERS/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 site=$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 for entry in "$peers"/*; do
-  case ${entry##*/} in apus* | pip* | setuptools* | *distutils*) ;; *) [ -e "$site/${entry##*/}" ] || ln -s "$entry" "$site/" ;; esac
+  case ${entry##*/} in apus* | pip*) ;; *) [ -e "$site/${entry##*/}" ] || ln -s "$entry" "$site/" ;; esac
 done
 "$folder/venv/bin/pip" install --no-index --no-cache-dir --disable-pip-version-check "$wheel"
 

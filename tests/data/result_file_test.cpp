@@ -165,5 +165,25 @@ TEST_F(ResultFileTest, CutOffAnywhereAndGoneOnWith) {
   }
 }
 
+TEST_F(ResultFileTest, SeveralProcessesKeepJournalsAndOneJoinsThem) {
+  for (int process = 0; process < 3; ++process) {
+    ResultFile part({.path = path, .process = process});
+    part.begin();
+    for (int64_t i = process; i < 11; i += 3)
+      if (i != 4) part.add(i, record(i));
+    part.close();
+  }
+  EXPECT_FALSE(fs::exists(path));
+  ResultFile again({.path = path, .process = 1});  // one of another number of processes knows all answers
+  EXPECT_TRUE(again.finished_before(9, key(9)).has_value());
+  EXPECT_FALSE(again.finished_before(4, key(4)).has_value());
+  ResultFile whole({.path = path});
+  for (int64_t i = 0; i < 11; ++i) EXPECT_EQ(whole.finished_before(i, key(i)).has_value(), i != 4) << i;
+  whole.begin();
+  whole.close();
+  EXPECT_EQ(written(), (std::vector<int64_t>{0, 0, 1, 1, 2, 3, 3, 4, 4, 5}));
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1) << "no journal is left";
+}
+
 }  // namespace
 }  // namespace apus

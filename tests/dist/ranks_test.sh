@@ -82,6 +82,98 @@ for key in ("loss", "grad_norm", "reward", "reward_std"):
 assert a["grad_norm"] > 0, a
 P
   ;;
+rollouts)  # weights shared out, and answers drawn with them: those of ranks that hold all, and the losses of one process
+  cat >reward.py <<'P'
+import json, sys
+for line in sys.stdin: print(json.dumps({"reward": sum(json.loads(line)["completion_ids"]) % 7 / 6}), flush=True)
+P
+  "$apus" init --preset tiny --output_dir teacher --torch_dtype float32 --seed 4 2>/dev/null
+  head -3 rows.jsonl >few.jsonl
+  rl() {  # rl RANKS OUT TYPE FLAGS...
+    local ranks=$1 out=$2 type=$3
+    shift 3
+    NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type "$type" --model model --device cpu --output_dir "$out" --add_version false --torch_dtype float32 \
+      --max_completion_length 10 --logging_steps 1 --learning_rate 1e-3 --ddp_timeout 60 "$@" >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$out"; }
+  }
+  numbers_alike() {  # numbers_alike OUT OTHER NAME...
+    python3 - "$@" <<'P'
+import json, sys
+runs = [[json.loads(line) for line in open(d + "/logging.jsonl")][:-1] for d in sys.argv[1:3]]
+assert len(runs[0]) == len(runs[1]) >= 3, [len(run) for run in runs]
+for name in sys.argv[3:]:
+    pairs = [(a[name], b[name]) for a, b in zip(*runs) if name in a or name in b]
+    assert pairs and all(abs(x - y) <= 1e-5 * max(1, abs(y)) for x, y in pairs), (name, pairs)
+P
+  }
+  # Real answers, several updates of a round, a reference, an epoch and evaluations in which one rank has fewer questions.
+  drawn=(--dataset rows.jsonl --val_dataset few.jsonl --reward_funcs "external:python3 reward.py" --num_generations 4 --per_device_train_batch_size 4
+    --gradient_accumulation_steps 2 --num_iterations 2 --beta 0.1 --num_train_epochs 1 --eval_steps 4)
+  for tuner in full lora; do
+    rl 2 whole-$tuner grpo "${drawn[@]}" --tuner_type $tuner --dump_rollouts "$PWD/whole-$tuner.said"
+    rl 2 shared-$tuner grpo "${drawn[@]}" --tuner_type $tuner --dump_rollouts "$PWD/shared-$tuner.said" --deepspeed zero3
+    says shared-$tuner.log "2 ranks share out weights"
+    numbers_alike whole-$tuner shared-$tuner loss grad_norm reward kl eval_loss eval_reward rollout_mismatch/max
+    python3 - whole-$tuner.said shared-$tuner.said <<'P'
+import json, sys
+for rank in range(2):
+    a, b = ([json.loads(line)["completion_ids"] for line in open(f"{f}.{rank}")] for f in sys.argv[1:])
+    assert a == b and len(a) > 20, "other answers were drawn"
+P
+  done
+  # The same answers from a file, in groups that do not come out even.
+  cat whole-full.said.[01] | head -20 >replay.jsonl
+  for ranks in 1 2; do
+    rl $ranks replay$ranks grpo --replay_rollouts "$PWD/replay.jsonl" --num_generations 4 --per_device_train_batch_size 2 --beta 0.1 --tuner_type full \
+      --num_train_epochs 4 $([ $ranks = 1 ] || echo --deepspeed zero3)
+  done
+  numbers_alike replay1 replay2 loss grad_norm kl
+  # The likeliest answers are the same however many ask: a critic that is shared out too, and a teacher.
+  for ranks in 1 2; do
+    share=$([ $ranks = 1 ] || echo --deepspeed zero3)
+    for tuner in full lora; do
+      rl $ranks ppo-$tuner$ranks ppo --dataset rows.jsonl --reward_funcs "external:python3 reward.py" --top_k 1 --tuner_type $tuner --num_ppo_epochs 2 \
+        --critic_warmup_rounds 1 --per_device_train_batch_size 2 --gradient_accumulation_steps $((6 / ranks)) --max_steps 6 --save_steps 6 $share
+    done
+    rl $ranks gkd$ranks gkd --dataset rows.jsonl --teacher_model teacher --lmbda 0.7 --top_k 1 --tuner_type full --per_device_train_batch_size 2 \
+      --gradient_accumulation_steps $((6 / ranks)) --max_steps 5 $share
+    NPROC_PER_NODE=$ranks "$apus" sft --model model --dataset rows.jsonl --val_dataset few.jsonl --device cpu --output_dir answers$ranks --add_version false \
+      --torch_dtype float32 --max_steps 3 --eval_steps 1 --logging_steps 1 --gradient_accumulation_steps $((6 / ranks)) --predict_with_generate true \
+      --max_new_tokens 8 $share >answers$ranks.log 2>&1 || { cat answers$ranks.log >&2; fail "answers$ranks"; }
+  done
+  for tuner in full lora; do
+    numbers_alike ppo-${tuner}1 ppo-${tuner}2 loss grad_norm reward kl loss/value_avg
+  done
+  weights_alike ppo-full1/checkpoint-6/critic ppo-full2/checkpoint-6/critic || fail "another critic"
+  numbers_alike gkd1 gkd2 loss grad_norm completions/mean_length
+  numbers_alike answers1 answers2 eval_loss eval_rouge-l eval_acc
+  # Two that read the same rows draw the answers of one process, each half of them, and learn from their parts.
+  for ranks in 1 2; do
+    rl $ranks rows$ranks grpo --dataset rows.jsonl --reward_funcs "external:python3 reward.py" --num_generations 4 --per_device_train_batch_size 4 \
+      --gradient_accumulation_steps 2 --num_iterations 2 --dynamic_sample true --advantage_estimator reinforce_plus_plus --beta 0.1 --log_entropy true \
+      --log_completions true --tuner_type full --max_steps 8 --dump_rollouts "$PWD/rows$ranks.said" \
+      $([ $ranks = 1 ] || echo --sequence_parallel_size 2 --deepspeed zero3)
+  done
+  numbers_alike rows1 rows2 loss grad_norm reward reward_std kl entropy/mean rewards/reward.py/std
+  python3 - rows1 rows2 <<'P'
+import json, sys
+for name, key in ((".said", "completion_ids"), ("/completions.jsonl", "completion")):
+    a, b = ([json.loads(line)[key] for line in open(run + name)] for run in sys.argv[1:])
+    assert a == b and len(a) >= 32, (name, len(a), len(b))
+P
+  # Answers in pieces: of several weights, and the same in a resumed run.
+  pieces() { rl 2 "$@" grpo "${drawn[@]}" --partial_rollout true --max_staleness 2 --max_steps 8 --save_steps 4 --log_completions true ${from:-}; }
+  pieces pieces
+  from="--resume_from_checkpoint pieces/checkpoint-4" pieces pieces-again
+  cmp pieces/checkpoint-8/adapter_model.safetensors pieces-again/checkpoint-8/adapter_model.safetensors || fail "pieces: a resumed run differs"
+  python3 - pieces/completions.jsonl <<'P'
+import json, sys
+for row in map(json.loads, open(sys.argv[1])):
+    versions = row["versions"]
+    assert sum(tokens for _, tokens in versions) == row["tokens"], row
+    round = (row["step"] - 1) // 2
+    if row["tokens"] > 8: assert [v for v, _ in versions] == sorted({2 * max(0, r) for r in range(round - 2, round + 1)}), row
+P
+  ;;
 agree)  # other weights, rows or states under the same path: told before the first step by file and rank
   "$apus" init --preset tiny --output_dir other --torch_dtype float32 --seed 4 2>/dev/null
   sed '$d' rows.jsonl >fewer.jsonl
@@ -132,6 +224,12 @@ zero)  # every strategy trains as one process does, on processors and over the s
   [ -f full-zero3/checkpoint-4/optimizer-00003-of-00003.safetensors ] || fail "no slice of the third rank"
   train 1 cpu again --num_train_epochs 1 --save_steps 2 --tuner_type full --resume_from_checkpoint full-zero3/checkpoint-2 || { cat again.log >&2; fail "resume"; }
   alike whole again 3 || fail "gone on with one rank: other losses"
+  train 6 cpu hybrid --fsdp "hybrid_shard auto_wrap" --shard_group_size 2 --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat hybrid.log >&2; fail "hybrid"; }
+  alike whole hybrid || fail "groups of two hold the weights: other losses"
+  says hybrid.log "2 of 6 ranks share out weights, gradients and the optimizer's state"
+  [ -f hybrid/checkpoint-4/optimizer-00002-of-00002.safetensors ] || fail "the state is not of one group"
+  train 1 cpu again --num_train_epochs 1 --save_steps 2 --tuner_type full --resume_from_checkpoint hybrid/checkpoint-2 || { cat again.log >&2; fail "resume"; }
+  alike whole again 3 || fail "gone on with one rank from groups: other losses"
   for strategy in zero2 zero3_offload; do
     LD_LIBRARY_PATH=$sim/lib train 2 npu npu-$strategy --deepspeed $strategy --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat npu-$strategy.log >&2; fail "npu $strategy"; }
     alike whole npu-$strategy || fail "npu, $strategy: other losses"
@@ -152,9 +250,6 @@ zero)  # every strategy trains as one process does, on processors and over the s
   code=0; train 2 cpu bad --deepspeed zero3 --optim adafactor || code=$?
   [ $code = 2 ] || fail "adafactor: exit code $code"
   says bad.log "looks at whole matrices"
-  code=0; train 2 cpu bad --deepspeed zero3 --predict_with_generate true || code=$?
-  [ $code = 2 ] || fail "answers: exit code $code"
-  says bad.log "use --deepspeed zero2"
   ;;
 sequence)  # two share out the tokens of each row, alone, twice, and with weights shared out besides
   pairs() { sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl; }
@@ -192,7 +287,16 @@ tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data 
   alike one lora || fail "LoRA, four ranks, zero1: other losses"
   half 4 again --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint lora/checkpoint-2
   alike lora again 3 || fail "a resumed run has other losses"
+  half 4 rows --max_steps 5 --save_steps 2 --packing true --max_length 100 --tuner_type full --deepspeed zero3
+  says rows.log "2 of 4 ranks share out weights, gradients and the optimizer's state"
+  alike packed rows 1 || fail "rows of the parts shared out as well: other losses"
+  weights_alike packed/checkpoint-5 rows/checkpoint-5
+  half 4 resumed --max_steps 5 --save_steps 2 --packing true --max_length 100 --tuner_type full --deepspeed zero3 --resume_from_checkpoint rows/checkpoint-2
+  alike rows resumed 3 || fail "gone on with parts and rows: other losses"
+  weights_alike rows/checkpoint-5 resumed/checkpoint-5
   train 1 cpu dora1 --max_steps 4 --use_dora true
+  half 4 dora4 --max_steps 4 --use_dora true --deepspeed zero3
+  alike dora1 dora4 || fail "DoRA, four ranks, zero3: other losses"
   half 2 dora2 --max_steps 4 --use_dora true
   alike dora1 dora2 || fail "DoRA: other losses"
   code=0; train 1 cpu bad --tensor_model_parallel_size 2 || code=$?
@@ -270,6 +374,80 @@ pipeline)  # each rank runs some of the layers: full with a tied head, LoRA, mix
   code=0; train 2 cpu bad --pipeline_model_parallel_size 2 --deepspeed zero3 || code=$?
   [ $code = 2 ] || fail "zero3: exit code $code"
   says bad.log "use --deepspeed zero1"
+  ;;
+answers)  # two share out the model that answers, or the rows; a mixture's experts too; greedy answers are one process's
+  for i in $(seq 1 9); do printf '{"messages":[{"role":"user","content":"question %d %*s"}]}\n' "$i" $((i % 4 * 9)) x; done >asked.jsonl
+  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  ask() {  # ask MODEL OUT FLAGS...
+    local model=$1 out=$2
+    shift 2
+    "$apus" infer --model "$model" --val_dataset asked.jsonl --result_path "$out.jsonl" --device cpu --temperature 0 --max_new_tokens 12 --seed 1 \
+      --max_batched_tokens 16 "$@" >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$out"; }
+  }
+  ask model one
+  ask model halves --tensor_model_parallel_size 2
+  says halves.log "2 ranks share out the matrices of the model"
+  cmp one.jsonl halves.jsonl || fail "shared matrices: other answers"
+  NPROC_PER_NODE=4 ask model copies --tensor_parallel_size 2  # two copies
+  cmp one.jsonl copies.jsonl || fail "two copies of two: other answers"
+  NPROC_PER_NODE=3 ask model three
+  cmp one.jsonl three.jsonl || fail "three copies: other answers"
+  [ -z "$(ls | grep unfinished)" ] || fail "a journal is left"
+  ask mixture one-moe
+  for flags in "--expert_model_parallel_size 2" "--tensor_model_parallel_size 2 --expert_model_parallel_size 2"; do
+    ask mixture shared-moe --resume false $flags
+    cmp one-moe.jsonl shared-moe.jsonl || fail "a mixture with $flags: other answers"
+  done
+  train 1 cpu tuned --max_steps 2
+  ask model adapted1 --adapters tuned/checkpoint-2
+  ask model adapted2 --adapters tuned/checkpoint-2 --tensor_model_parallel_size 2
+  cmp adapted1.jsonl adapted2.jsonl || fail "with an adapter: other answers"
+  for ranks in 1 2; do
+    "$apus" score --model model --dataset rows.jsonl --result_path score$ranks.jsonl --device cpu --tensor_model_parallel_size $ranks >score$ranks.log 2>&1 ||
+      { cat score$ranks.log >&2; fail "score"; }
+  done
+  python3 - score1.jsonl score2.jsonl <<'P'
+import json, sys
+a, b = ([json.loads(line) for line in open(f)] for f in sys.argv[1:])
+assert len(a) == len(b) == 25 and all(abs(x["loss"] - y["loss"]) < 1e-5 for x, y in zip(a, b))
+P
+  code=0; NPROC_PER_NODE=3 "$apus" infer --model model --val_dataset asked.jsonl --device cpu --tensor_model_parallel_size 2 --result_path bad.jsonl >bad.log 2>&1 || code=$?
+  [ $code = 2 ] || fail "a number of processes that does not fit: exit code $code"
+  says bad.log "needs 2 processes, or a multiple"
+  ;;
+serve)  # a server over ranks: copies of a model in halves; a lost rank ends it
+  ready() { until grep -qs "serving" "$1"; do kill -0 "$2" 2>/dev/null || { cat "$1" >&2; fail "it ended"; }; sleep 0.1; done; }
+  address() { sed -n 's/.*serving.* at \(http[^ ]*\).*/\1/p' "$1" | head -1; }
+  question='{"model": "model", "messages": [{"role": "user", "content": "hello"}], "temperature": 0, "max_tokens": 8}'
+  said() {
+    curl -s --noproxy '*' -H 'content-type: application/json' -d "$question" "$(address "$1")/chat/completions" |
+      python3 -c 'import json, sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"])'
+  }
+  start() {  # start LOG FLAGS...: its process is $!
+    local log=$1
+    shift
+    "$apus" deploy --model model --device cpu --port 0 --host 127.0.0.1 "$@" >"$log" 2>&1 &
+  }
+  start one.log
+  alone=$!
+  ready one.log $alone
+  start four.log --tensor_model_parallel_size 2 --data_parallel_size 2
+  four=$!
+  ready four.log $four
+  expected=$(said one.log)
+  for i in 1 2 3; do [ "$(said four.log)" = "$expected" ] || fail "another answer"; done
+  kill -TERM $alone $four
+  wait $alone || fail "one process: exit code $?"
+  code=0; wait $four || code=$?
+  [ $code = 143 ] || { cat four.log >&2; fail "stopped: exit code $code"; }
+  start lost.log --tensor_model_parallel_size 2
+  lost=$!
+  ready lost.log $lost
+  [ "$(said lost.log)" = "$expected" ] || fail "another answer"
+  kill -9 "$(pgrep -P $lost | tail -1)"
+  code=0; wait $lost || code=$?
+  [ $code = 137 ] || { cat lost.log >&2; fail "a lost rank: exit code $code"; }
+  says lost.log "rank 1 was ended by signal 9"
   ;;
 hang)  # a rank of a training run is stopped: one report says what each waits in, and for whom all do
   NPROC_PER_NODE=3 "$apus" sft --model model --dataset rows.jsonl --device cpu --output_dir out --add_version false --torch_dtype float32 \

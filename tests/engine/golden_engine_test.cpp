@@ -51,6 +51,11 @@ TEST_P(GoldenEngine, GreedyInOneBatch) {
   expect_golden(*e);  // the second time from the prefix cache
 }
 
+TEST_P(GoldenEngine, GreedyWithGuesses) {
+  const auto e = engine({.cache_bytes = bytes(64, 16), .draft = {.tokens = 4, .longest = 2}});
+  expect_golden(*e);
+}
+
 TEST_P(GoldenEngine, GreedyInSmallChunks) {
   const auto e = engine({.block_size = 4, .max_step_tokens = 3, .max_sequences = 3, .cache_bytes = bytes(64, 4)});
   expect_golden(*e);

@@ -103,5 +103,32 @@ INSTANTIATE_TEST_SUITE_P(, ExpertsOnRanks,
                                            Case{"one_tensor_in_the_file", {.ep = 3}, 3, true}),
                          [](const auto& info) { return info.param.name; });
 
+// In inference all ranks have the same tokens, and sum what their own experts make of them.
+TEST(ExpertsOnRanksThatAnswer, SumWhatTheirOwnGive) {
+  const at::NoGradGuard no_grad;
+  for (const bool stacked : {false, true}) {
+    const auto one = mixture(stacked);
+    const NamedTensors whole = weights_of(*one);
+    const auto fill = [&](Module& module) {
+      module.visit([&](const std::string& name, Param& p) { p.data = own_part(whole.at(name), p).contiguous(); });
+    };
+    fill(*one);
+    for (const int64_t rows : {kRows, int64_t{1}}) {  // a single token leaves ranks without any
+      const at::Tensor x_TD = at::randn({rows, kWidth}), y_TD = (*one)(x_TD, Step{});
+      test::on_fake_ranks({.tp = stacked ? 1 : 2, .ep = 3}, stacked ? 3 : 6, [&](MeshView& mesh) {
+        const at::NoGradGuard of_thread;
+        const auto mine = mixture(stacked);
+        mine->place(mesh);
+        mine->visit_modules([](const std::string&, Module& m) {
+          if (auto* experts = dynamic_cast<Experts*>(&m)) experts->tokens_are_everywhere();
+        });
+        fill(*mine);
+        const at::Tensor got_TD = (*mine)(x_TD, Step{});
+        EXPECT_TRUE(at::allclose(got_TD, y_TD, 1e-5, 1e-5)) << (got_TD - y_TD).abs().max();
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace apus

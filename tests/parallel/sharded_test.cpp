@@ -68,7 +68,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
   o.resolve_sharding(notes);
   Sharding sharding = o.sharding();
   sharding.release_after_forward = s.strategy != "kept";
-  Mesh mesh(world, mesh_sizes(o, world.size())), rows(world, {.cp = static_cast<int>(s.sharers)});
+  Mesh mesh(world, mesh_sizes(o, world.size(), world.size())), rows(world, {.cp = static_cast<int>(s.sharers)});
   const bool lora = s.variant.find("lora") != std::string::npos || s.variant == "dora";
   const auto type = s.variant == "bf16" ? at::kBFloat16 : at::kFloat;
   const fs::path base = sharded_checkpoint(s.variant);
@@ -99,7 +99,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
   }
   o.ddp_bucket_cap_mb = 1;
   const auto params = golden::trainable(*model);
-  SharedTraining shared = share_training(*model, params, mesh, o);
+  SharedTraining shared = share_training(*model, params, mesh, world, o);
   share_tokens(*model, rows);
   const OptimizerSpec spec;
   const auto optimizer = make_optimizer(spec, make_groups(shared.updated, {.lr = 3e-3, .weight_decay = 0.1}));

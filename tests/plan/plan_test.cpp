@@ -203,6 +203,23 @@ TEST(Plan, SharingAModelLowersThePeak) {
   EXPECT_LT(peak("qwen3-30b-a3b", {.tensor = 1, .experts = 8, .stages = {}}, 1).peak, 0.5 * without);
 }
 
+TEST(Plan, AnswersWantTheirCacheAndWholeWeights) {
+  PlanSpec s = spec_of("qwen2.5-7b", /*lora=*/true, "A100-80G", 8, 3);
+  const double weights = static_cast<double>(s.model.parameters()) * s.train.element, trains = bare_plan(s).use.peak;
+  s.train.rolls_out = true;
+  const MemoryUse alone = bare_plan(s).use;
+  EXPECT_EQ(alone.when, "rolling out answers");
+  EXPECT_GT(alone.peak, 1.12 * weights) << "its slices, and all of them";
+  s.train.all_read_answers = true, s.train.frozen_elements = 1e9, s.train.cache_bytes = 3e9;
+  EXPECT_NEAR(bare_plan(s).use.peak - alone.peak, 5e9 + 2e9 / 8, 1e8);
+  s.train.zero = 0, s.train.frozen_elements = 0, s.train.cache_bytes = 1;
+  s.train.rolls_out = false;
+  const double plain = bare_plan(s).use.peak;
+  s.train.rolls_out = true;
+  EXPECT_EQ(bare_plan(s).use.peak, plain) << "they are whole already";
+  EXPECT_GT(plain, trains);
+}
+
 TEST(Plan, ActivationsThatAreTensorsOfTheirOwn) {
   PlanSpec s = spec_of("qwen2.5-1.5b", false, "A100");
   s.train.recompute.layers = 0;

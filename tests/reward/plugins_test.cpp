@@ -75,6 +75,23 @@ class PluginRewards : public test::PluginTest {
   std::shared_ptr<Plugins> running;
 };
 
+TEST_F(PluginRewards, ProcessRewardModels) {
+  const PluginOptions o = written(R"(
+from swift.rewards import PRM, prms
+class Steps(PRM):
+    def __call__(self, infer_requests, ground_truths, **kwargs):
+        assert all(r.messages[0]['role'] == 'user' for r in infer_requests)
+        return [[1.0, 0.5] if r.messages[-1]['content'].endswith(g) else 0.0
+                for r, g in zip(infer_requests, ground_truths)]
+prms['steps'] = Steps
+)");
+  const auto plugins = plugins_of(o, Json::object(), nullptr);
+  EXPECT_TRUE(plugins->has("prms", "steps"));
+  PluginReward prm("steps", plugins, {}, "prm");
+  EXPECT_EQ(prm.score({{.completion = "it is 4", .row = &row}, {.completion = "no", .row = &row}}),
+            (std::vector<double>{0.5, 0}));
+}
+
 TEST_F(PluginRewards, AreGivenWhatTheyExpect) {
   const PluginOptions o = written(kPlugin);
   const std::vector<double> contains = scores(o, "contains");

@@ -125,6 +125,55 @@ TEST_F(TrainCommands, PredictionAnswersAsInferDoes) {
   }
 }
 
+TEST_F(TrainCommands, KnownQuestionsAreAskedWithoutRowsForValidation) {
+  const std::string rows = (dir() / "sums.jsonl").string(), asked = (dir() / "asked.jsonl").string();
+  std::string talks, questions;
+  for (const auto& [question, answer] : {std::pair{"1 + 1?", "2"}, {"2 + 2?", "4"}}) {
+    talks += json_text({{"query", question}, {"response", answer}}) + "\n";
+    questions += json_text({{"question", question}, {"answer", answer}}) + "\n";
+  }
+  questions += json_text({{"question", "2 + 3?"}, {"answer", "a word"}}) + "\n";
+  write_file_atomic(rows, talks), write_file_atomic(asked, questions);
+  sft("asked", {"--dataset", rows, "--tuner_type", "full", "--max_steps", "40", "--learning_rate", "3e-3",
+                "--eval_steps", "40", "--save_steps", "40", "--eval_dataset", "gsm8k=" + asked,
+                "--eval_generation_config", R"({"max_tokens": 4})", "--metric_for_best_model", "gsm8k"});
+  const auto log = lines(dir() / "asked/logging.jsonl");
+  const auto evaluation =
+      std::find_if(log.begin(), log.end(), [](const Json& line) { return line.contains("eval_gsm8k"); });
+  ASSERT_NE(evaluation, log.end());
+  EXPECT_NEAR(evaluation->at("eval_gsm8k").get<double>(), 2.0 / 3, 1e-8);  // the log has eight digits
+  EXPECT_FALSE(evaluation->contains("eval_loss"));
+  EXPECT_EQ(log.back()["metric_for_best_model"], "eval_gsm8k");
+  EXPECT_EQ(lines(dir() / "asked/eval/reviews.jsonl").size(), 3u);
+}
+
+TEST_F(TrainCommands, RowsOfTokensAreTrainedOnAfterAnInterruption) {
+  const std::vector<std::string> more = {"--dataset",
+                                         (island() / "heldout.jsonl").string(),
+                                         "--new_special_tokens",
+                                         "<a>",
+                                         "<b>",
+                                         "--trainable_token_indices",
+                                         "<b>",
+                                         "5",
+                                         "--target_modules",
+                                         "q_proj",
+                                         "--learning_rate",
+                                         "1e-2",
+                                         "--save_steps",
+                                         "1",
+                                         "--lora_dropout",
+                                         "0"};
+  sft("rows", more);
+  auto resumed = more;
+  resumed.insert(resumed.end(), {"--resume_from_checkpoint", (dir() / "rows/checkpoint-1").string()});
+  sft("rows_on", resumed);
+  const auto file = [&](const char* run) { return read_file(dir() / run / "checkpoint-2/adapter_model.safetensors"); };
+  EXPECT_EQ(file("rows"), file("rows_on"));
+  EXPECT_NE(file("rows"), read_file(dir() / "rows/checkpoint-1/adapter_model.safetensors"));
+  EXPECT_EQ(read_adapter_config(dir() / "rows/checkpoint-2").token_rows.at("").at(1), 5);
+}
+
 TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   const std::string rows = (island() / "heldout.jsonl").string();
   const auto words = std::vector<std::string>{"--to_cached_dataset",

@@ -2,6 +2,7 @@
 // Finer points of answers: failed rows of /infer/, counts of thoughts, echoes in streams, strict tools.
 #include <gtest/gtest.h>
 
+#include "serve/openai_answer.h"
 #include "tests/serve/test_server.h"
 
 namespace apus {
@@ -47,6 +48,15 @@ TEST(ServeAnswers, WhenAllRowsFailInferDoes) {
   EXPECT_EQ(post(*api, "/infer/", rows({question(), question({{"temperature", -1}})}), 500)["error"]["type"],
             "server_error")
       << "the gravest";
+}
+
+TEST(ServeAnswers, GuessesAreCountedWhereThereAreAny) {
+  const Json plain = usage_json({.prompt = 3, .completion = 5})["completion_tokens_details"],
+             guessed =
+                 usage_json({.prompt = 3, .completion = 5, .drafted = 6, .accepted = 4})["completion_tokens_details"];
+  EXPECT_FALSE(plain.contains("accepted_prediction_tokens"));
+  EXPECT_EQ(guessed["accepted_prediction_tokens"], 4);
+  EXPECT_EQ(guessed["rejected_prediction_tokens"], 2);
 }
 
 TEST(ServeAnswers, ThoughtsAreCounted) {

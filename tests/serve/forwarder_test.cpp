@@ -69,6 +69,33 @@ TEST(Forwarder, WhoLeavesIsLeftThereToo) {
   EXPECT_TRUE(s.engine.becomes_idle());
 }
 
+TEST(Forwarder, CopiesShareTheRequests) {
+  test::Served one, other;
+  one.answer = "from the first", other.answer = "from the second";
+  one.engine.hold = true;
+  const auto api = one.api({.access = {"k"}, .verbose = false}),
+             other_api = other.api({.access = {"k"}, .verbose = false});
+  const HttpServer first({.host = "127.0.0.1", .port = 0}, api), second({.host = "127.0.0.1", .port = 0}, other_api);
+  Forwarder f({.api_key = "k"}, {str("http://127.0.0.1:", first.port()), str("http://127.0.0.1:", second.port())},
+              false);
+  const std::map<std::string, std::string> key = {{"x-api-key", "k"}, {"content-type", "application/json"}};
+  auto call = std::make_shared<HttpCall>();
+  call->method = "POST", call->headers = key;
+  call->target = call->path = "/v1/chat/completions";
+  call->body = R"({"messages": [{"role": "user", "content": "hi"}]})";
+  const auto reply = std::make_shared<test::Waiting>();
+  f.serve(call, reply);
+  EXPECT_TRUE(test::eventually([&] { return one.engine.running() == 1; }));
+  for (int i = 0; i < 2; ++i) {
+    const HttpAnswer a = through(f, "POST", call->path, call->body, key);
+    EXPECT_EQ(Json::parse(a.body)["choices"][0]["message"]["content"], other.answer) << "the first is busy";
+  }
+  EXPECT_EQ(through(f, "POST", "/v1/load_lora_adapter", "{}", key).status, 501) << "that would change one of the two";
+  EXPECT_EQ(through(f, "GET", "/v1/models").status, 401);
+  reply->go_away();
+  EXPECT_TRUE(one.engine.becomes_idle());
+}
+
 TEST(Forwarder, TheCommandLine) {
   DeployOptions o;
   o.infer_backend = "vllm";

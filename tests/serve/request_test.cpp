@@ -155,6 +155,7 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"response_format": {"type": "xml"}})", "response_format.type"},
       {R"({"response_format": {"type": "json_schema"}})", "response_format.json_schema"},
       {R"({"response_format": {"type": "json_object"}, "guided_regex": "a"})", "response_format"},
+      {R"({"response_format": {"type": "json_object", "schema": {"type": "array"}}})", "response_format.schema"},
       {R"({"tools": [{"type": "function"}]})", "tools[0].function"},
       {R"({"tool_choice": "required"})", "tool_choice"},
       {R"({"tool_choice": "always"})", "tool_choice"},
@@ -236,6 +237,10 @@ TEST(OpenAiRequest, ToolsAndForms) {
           R"({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}})")
           .guide.schema,
       J(R"({"type": "object"})"));
+  // Instructor writes {} for zod 4's schemas: json_object still means an object.
+  for (const char* open : {"{}", "true", R"({"type": ["null", "object"]})"})
+    EXPECT_EQ(read(str(R"({"response_format": {"type": "json_object", "schema": )", open, "}}").c_str()).guide.schema,
+              J(R"({"type": "object"})"));
   EXPECT_EQ(read(R"({"guided_json": "{\"type\": \"string\"}"})").guide.schema, J(R"({"type": "string"})"));
   EXPECT_EQ(read(R"({"structured_outputs_regex": "a+"})").guide.pattern, "a+");
   EXPECT_EQ(read(R"({"structured_outputs": {"choice": ["x", "y"]}})").guide.choices,

@@ -9,6 +9,10 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
+#if __has_include(<ATen/detail/PrivateUse1HooksInterface.h>)
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#define SIM_HAS_HOOKS
+#endif
 
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +106,22 @@ struct SimGuard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, SimGuard);
+
+#ifdef SIM_HAS_HOOKS
+// As the vendor's library does on loading: libtorch 2.x calls the device npu and takes it, not a GPU it was built for, as
+// the accelerator whose streams the backward pass waits for.
+struct SimHooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const { return true; }
+  bool isAvailable() const { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const { return true; }
+};
+const bool named = [] {
+  static SimHooks hooks;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  c10::register_privateuse1_backend("npu");
+  return true;
+}();
+#endif
 
 // ---- tensors that share storage across the two sides
 

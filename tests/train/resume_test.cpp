@@ -3,6 +3,7 @@
 // fit is named.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
+#include <c10/core/GradMode.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -3,6 +3,7 @@
 // and what happens when a gradient is not finite.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
+#include <c10/core/GradMode.h>
 
 #include "tests/train/training.h"
 

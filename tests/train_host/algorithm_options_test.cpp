@@ -115,6 +115,7 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "target_regex",
                                                      "modules_to_save",
                                                      "target_parameters",
+                                                     "trainable_token_indices",
                                                      "data_seed",
                                                      "streaming",
                                                      "packing",

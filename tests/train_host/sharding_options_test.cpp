@@ -44,7 +44,18 @@ TEST(ShardingOptions, Words) {
   EXPECT_TRUE(asked({}, "full_shard offload").sharding.on_host);
   expect_refused("not both", [] { asked("zero1", "fsdp2"); });
   expect_refused("zero9 is no file here; possible: zero0", [] { asked("zero9"); });
-  expect_refused("'hybrid_shard' is not possible", [] { asked({}, "hybrid_shard"); });
+  EXPECT_EQ(asked({}, "full_shard").sharding.group, std::nullopt);
+  EXPECT_EQ(asked({}, "hybrid_shard auto_wrap").sharding.group, 0) << "those of a machine";
+  EXPECT_FALSE(asked({}, "hybrid_shard_zero2").sharding.release_after_forward);
+  EXPECT_EQ(asked({}, "fsdp2", {{"fsdp_sharding_strategy", "HYBRID_SHARD"}}).sharding.group, 0);
+  expect_refused("'some_shard' is not possible", [] { asked({}, "some_shard"); });
+  ShardingOptions small;
+  OptionTable table;
+  small.deepspeed = "zero3", small.shard_group_size = 4;
+  small.resolve_sharding(table);
+  EXPECT_EQ(small.sharding().group, 4);
+  small.deepspeed = "zero2";
+  expect_refused("--shard_group_size is of weights", [&] { small.resolve_sharding(table); });
   expect_refused("belongs to --fsdp", [] { asked({}, {}, {{"fsdp_version", 2}}); });
   expect_refused("--gradient_checkpointing true computes them again", [] {
     asked({}, "fsdp2", {{"activation_cpu_offload", true}});

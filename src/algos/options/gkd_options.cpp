@@ -2,6 +2,7 @@
 #include "algos/options/gkd_options.h"
 
 #include "base/error.h"
+#include "environment/plugin.h"
 
 namespace apus {
 
@@ -39,7 +40,8 @@ void GkdOptions::fields(OptionTable& v) {
   v.group("Rollout");
   v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
   v("log_completions", log_completions, "write all answers that were rolled out to completions.jsonl");
-  v.refuse({"multi_turn_scheduler", "max_turns"}, "an answer to be compared is of one turn");
+  PluginOptions::fields(v);
+  EnvironmentOptions::fields(v);
   RolloutServerOptions::fields(v);
 }
 
@@ -53,6 +55,14 @@ std::vector<OtherModel> GkdOptions::other_models() {
 
 void GkdOptions::check() const {
   RolloutServerOptions::check();
+  EnvironmentOptions::check();
+  check_plugins(*this, {}, this);
+  require(!several_turns() || lmbda > 0, Fault::Usage,
+          "--environment replies to the model, which is not asked with --lmbda 0: give --lmbda 1, or leave it out");
+  require(
+      !several_turns() || stop_words.empty(), Fault::Usage,
+      "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
+      "them");
   require(teacher_adapters.size() <= 1, Fault::Usage, "--teacher_adapters takes one adapter, not ",
           teacher_adapters.size());
   if (teacher_model_server) {

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "base/options.h"
+#include "environment/environment_options.h"
 #include "train/options/algorithm_options.h"
 #include "train/options/rollout_options.h"
 
 namespace apus {
 
-struct GkdOptions : RolloutServerOptions {
+struct GkdOptions : RolloutServerOptions, EnvironmentOptions {
   std::optional<std::string> teacher_model;
   std::vector<std::string> teacher_adapters;  // one folder, or none
   std::optional<std::string> teacher_model_server;

@@ -44,11 +44,15 @@ void GrpoOptions::fields(OptionTable& v) {
     "learn from them")
       .at_least(0)
       .at_most(64)
-      .shown_default("0; with async_generate 1")
+      .shown_default("0; with async_generate or partial_rollout 1")
       .must_match();
   v("async_generate", async_generate,
     "the next round is answered before the weights learn from this one: "
     "max_staleness 1")
+      .must_match();
+  v("partial_rollout", partial_rollout,
+    "answers come in max_staleness + 1 pieces, each by the weights of its time: a round says its last piece when it is "
+    "its turn, while later ones go on")
       .must_match();
   loss_fields(v);
   RewardOptions::fields(v);
@@ -197,6 +201,14 @@ void GrpoOptions::check() const {
           "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
   require(!async_generate || rounds_ahead() > 0, Fault::Usage,
           "--async_generate true is --max_staleness 1, and --max_staleness 0 asks for none of it: give one of them");
+  require(
+      !partial_rollout || rounds_ahead() > 0, Fault::Usage,
+      "--partial_rollout true goes on with answers in later rounds, and --max_staleness 0 has none: give 1 or more");
+  require(!partial_rollout || !several_turns(), Fault::Usage,
+          "--partial_rollout goes on with an answer of one turn, and --environment replies to whole ones: give one of "
+          "them");
+  require(!partial_rollout || stop_words.empty(), Fault::Usage,
+          "--partial_rollout may end a piece within one of --stop_words, which would not be found: give one of them");
   require(rounds_ahead() == 0 || !brings_rows(), Fault::Usage,
           "--max_staleness is of answers that are rolled out, and --replay_rollouts generates nothing");
   require(rounds_ahead() == 0 || !deterministic_rollout, Fault::Usage,

@@ -27,7 +27,7 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   std::optional<std::string> replay_rollouts, dump_rollouts;
   bool deterministic_rollout = false, share_prefix = false;
   std::optional<int64_t> max_staleness;
-  bool async_generate = false;
+  bool async_generate = false, partial_rollout = false;
 
   std::string advantage_estimator = "grpo";
   std::optional<std::string> scale_rewards;
@@ -60,7 +60,7 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   bool brings_rows() const { return replay_rollouts.has_value(); }
   std::string scale() const;  // of rewards: as given, else what suits the estimator
   // Rounds that are asked before it is their turn.
-  int64_t rounds_ahead() const { return max_staleness.value_or(async_generate ? 1 : 0); }
+  int64_t rounds_ahead() const { return max_staleness.value_or(async_generate || partial_rollout ? 1 : 0); }
   bool kl_rewarded() const;      // else it is part of the loss
   std::string kl() const;        // the estimate's name
   double upper_epsilon() const;  // of cispo the bound itself

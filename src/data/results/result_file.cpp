@@ -55,17 +55,37 @@ void ResultFile::advance_before() {
   if (before_->next(line)) next_before_ = read_record(parse_json(line, str(spec_.path, ":", before_->number())));
 }
 
+std::string ResultFile::journal_path() const {
+  return spec_.path + ".unfinished" + (spec_.process ? str("-", *spec_.process) : "");
+}
+
+std::vector<std::string> ResultFile::all_journals() const {
+  const fs::path file = spec_.path;
+  const std::string begin = file.filename().string() + ".unfinished";
+  std::vector<std::string> all;
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(file.has_parent_path() ? file.parent_path() : ".", code)) {
+    const std::string name = entry.path().filename().string();
+    if (name == begin || name.starts_with(begin + "-")) all.push_back(entry.path().string());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 void ResultFile::take_over() {
   if (keep_whole_lines(spec_.path) > 0) {
     before_ = std::make_unique<LineReader>(spec_.path);
     advance_before();
   }
-  if (!exists(journal_path())) return;
-  keep_whole_lines(journal_path());
-  LineReader reader(journal_path());
+  for (const std::string& journal : all_journals()) take_journal(journal);
+}
+
+void ResultFile::take_journal(const std::string& path) {
+  keep_whole_lines(path);
+  LineReader reader(path);
   for (std::string line; reader.next(line);) {
-    const Json entry = parse_json(line, str(journal_path(), ":", reader.number()));
-    require(entry.is_object() && entry.contains("row") && entry.contains("record"), Fault::Data, journal_path(), ":",
+    const Json entry = parse_json(line, str(path, ":", reader.number()));
+    require(entry.is_object() && entry.contains("row") && entry.contains("record"), Fault::Data, path, ":",
             reader.number(), ": not a journal of results");
     journaled_[entry["row"].get<int64_t>()] = read_record(entry["record"]);
   }
@@ -89,7 +109,8 @@ void ResultFile::begin() {
           ": this record is of no row of this run, or of another order of rows; "
           "choose another --result_path, or --resume false to write it anew");
   before_.reset();
-  file_ = std::make_unique<LineWriter>(spec_.path, spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
+  if (!spec_.process)
+    file_ = std::make_unique<LineWriter>(spec_.path, spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
   if (!is_stream(spec_.path))
     journal_ =
         std::make_unique<LineWriter>(journal_path(), spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
@@ -101,11 +122,13 @@ void ResultFile::add(int64_t row, const Json& record) {
     journal_->write(json_text(Json{{"row", row}, {"record", record}}));
     journal_->flush();
   }
+  if (spec_.process) return;
   ready_[row] = json_text(record);
   write_ready(false);
 }
 
 void ResultFile::leave_out(int64_t row) {
+  if (spec_.process) return;
   ready_[row] = std::nullopt;
   write_ready(false);
 }
@@ -131,11 +154,18 @@ void ResultFile::write_ready(bool all) {
 }
 
 void ResultFile::close() {
+  if (spec_.process) return journal_->close();
   write_ready(true);
   file_->close();
   journal_.reset();
   std::error_code code;
-  fs::remove(journal_path(), code);
+  for (const std::string& journal : all_journals()) fs::remove(journal, code);
+}
+
+void ResultFile::forget() {
+  std::error_code code;
+  for (const std::string& journal : all_journals()) fs::remove(journal, code);
+  if (!is_stream(spec_.path)) fs::remove(spec_.path, code);
 }
 
 }  // namespace apus

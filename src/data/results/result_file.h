@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers to the rows of a dataset, one JSON object a line, in the rows' order although they are finished in any
 // order. A run that ends early loses nothing: what is finished stands in the file, or, while an earlier row is
-// unfinished, in a journal beside it (<path>.unfinished). The same run started again finds both and goes on.
+// unfinished, in a journal beside it (<path>.unfinished). The same run started again finds both and goes on. Of several
+// processes that answer rows of one file each writes a journal of its own (<path>.unfinished-N); who opens the file
+// behind them, with all rows, puts all together.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/lines.h"
@@ -27,6 +30,8 @@ class ResultFile {
     // How many finished rows may wait before they are written; below 1: all of them, until the end.
     int64_t write_every = 1000;
     double seconds = 2;  // how long they may wait
+    // Of several processes this one: it writes its journal alone.
+    std::optional<int> process = {};
   };
   explicit ResultFile(Spec spec);
 
@@ -39,13 +44,16 @@ class ResultFile {
 
   void add(int64_t row, const Json& record);
   void leave_out(int64_t row);  // there will be no record of it
-  void close();                 // after the last row: everything is written, the journal goes
+  void close();                 // after the last row: everything is written, the journals go
+  void forget();                // what an earlier run has left, its journals too
 
  private:
   void take_over();
   void advance_before();
   void write_ready(bool all);
-  std::string journal_path() const { return spec_.path + ".unfinished"; }
+  void take_journal(const std::string& path);
+  std::string journal_path() const;
+  std::vector<std::string> all_journals() const;
 
   Spec spec_;
   std::unique_ptr<LineReader> before_;  // the earlier run's file, while rows are compared with it

@@ -13,30 +13,37 @@ RowBook::RowBook(Spec spec)
     : spec_(std::move(spec)),
       questions_(spec_.rows, spec_.sample),
       rejects_({.file = {}, .strict = spec_.strict}),
-      results_({.path = spec_.path, .resume = spec_.resume, .write_every = spec_.write_every}) {}
+      results_({.path = spec_.path,
+                .resume = spec_.resume,
+                .write_every = spec_.write_every,
+                .process = spec_.processes > 1 ? std::optional(spec_.process) : std::nullopt}) {}
 
 void RowBook::begin() {
   if (!results_.anything_before()) {
-    total_ = questions_.count();
+    total_ = (questions_.count() + spec_.processes - 1 - spec_.process) / spec_.processes;
     return results_.begin();
   }
+  take_earlier();
+  log_info(spec_.path, " holds ", earlier_, " of ", total_, " answers already; --resume false makes them anew");
+}
+
+void RowBook::take_earlier() {
   for (;;) {
     try {
       const auto question = questions_.next();
       if (!question) break;
       finished_.resize(static_cast<size_t>(questions_.index()) + 1);
       const auto response = results_.finished_before(questions_.index(), question->key());
-      if (!response) continue;
+      if (!response || !own(questions_.index())) continue;
       compare(*question, *response);
       finished_[static_cast<size_t>(questions_.index())] = true;
       ++earlier_;
     } catch (const RowError&) {  // reported when its turn comes
     }
   }
-  total_ = questions_.index() + 1;
+  total_ = (questions_.index() + spec_.processes - spec_.process) / spec_.processes;
   questions_.rewind();
   results_.begin();
-  log_info(spec_.path, " holds ", earlier_, " of ", total_, " answers already; --resume false makes them anew");
 }
 
 std::optional<Question> RowBook::next() {
@@ -44,9 +51,10 @@ std::optional<Question> RowBook::next() {
     try {
       auto question = questions_.next();
       const auto row = static_cast<size_t>(questions_.index());
-      if (question && row < finished_.size() && finished_[row]) continue;
+      if (question && (!own(questions_.index()) || (row < finished_.size() && finished_[row]))) continue;
       return question;
     } catch (const RowError& e) {
+      if (!own(questions_.index())) continue;
       rejects_.add(e);  // throws when strict
       results_.leave_out(questions_.index());
       ++handled_;
@@ -108,6 +116,27 @@ void RowBook::report(double seconds) {
   else
     for (const auto& [name, value] : metrics_.result()) metric[name] = value;
   std::fprintf(out, "%s\n", json_text(metric).c_str());
+}
+
+RowBook::Figures RowBook::hand_over() {
+  results_.close();
+  rejects_.summarize();
+  return {answered_, failed_, prompt_tokens_, new_tokens_};
+}
+
+// Of bad rows their own processes have told, as of those that failed.
+void RowBook::join(const Figures& of_all, double seconds) {
+  take_earlier();
+  for (bool more = true; more;) {
+    try {
+      more = questions_.next().has_value();
+    } catch (const RowError&) {}
+    if (const auto row = static_cast<size_t>(questions_.index()); more && (row >= finished_.size() || !finished_[row]))
+      results_.leave_out(questions_.index());
+  }
+  answered_ = of_all.answered, failed_ = of_all.failed;
+  prompt_tokens_ = of_all.prompt_tokens, new_tokens_ = of_all.new_tokens;
+  finish(seconds);
 }
 
 void RowBook::finish(double seconds) {

@@ -25,6 +25,12 @@ class RowBook {
     int64_t write_every = 1000;
     std::string path;                   // of the answers; "-" is standard output
     std::optional<std::string> metric;  // "acc" or "rouge": answers are compared with the rows' own
+    // Which of how many processes this is that answer rows of the same file: every so manieth is its own.
+    int process = 0, processes = 1;
+  };
+  // What a process has done.
+  struct Figures {
+    int64_t answered = 0, failed = 0, prompt_tokens = 0, new_tokens = 0;
   };
   explicit RowBook(Spec spec);
 
@@ -48,12 +54,18 @@ class RowBook {
   int64_t earlier() const { return earlier_; }
   int64_t done() const { return earlier_ + handled_; }
   void stopped() const;  // says how to go on
+  // One of several processes has answered its rows. When all have, the first of them joins what they left into the
+  // file, where nobody has begun yet, and says the figures of all.
+  Figures hand_over();
+  void join(const Figures& of_all, double seconds);
   // Closes the file, prints the figures; an error when rows failed.
   void finish(double seconds);
 
  private:
   void compare(const Question& question, const std::string& response);
   void report(double seconds);
+  void take_earlier();
+  bool own(int64_t row) const { return row % spec_.processes == spec_.process; }
 
   const Spec spec_;
   Questions questions_;

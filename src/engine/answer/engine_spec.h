@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "engine/answer/draft_spec.h"
+
 namespace apus {
 
 class OptionTable;
@@ -19,6 +21,7 @@ struct EngineSpec {
   double memory_fraction = 0.9;    // of the device's memory: weights, cache and everything else together
   int64_t cache_bytes = 0;         // above 0: the cache's size, whatever the fraction
   bool prefix_caching = true;
+  DraftSpec draft;
   std::map<std::string, int64_t> cache_limits;  // bytes, by device ("npu:1"), where there is a limit beside the memory
 
   void fields(OptionTable& v);  // those that a command line sets

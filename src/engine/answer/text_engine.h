@@ -33,6 +33,8 @@ struct EngineEvent {
   // Once, when prompt_logprobs was asked: the prompt's tokens (first has none).
   std::vector<TokenOut> prompt;
   int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache (first event)
+  // Tokens guessed since the last event, and those of `tokens` that were guessed.
+  int64_t drafted = 0, accepted = 0;
 };
 
 struct EngineRequest {
@@ -51,6 +53,7 @@ struct EngineRequest {
 struct EngineStats {
   int64_t running = 0, waiting = 0, blocks_total = 0, blocks_used = 0, blocks_cached = 0;
   int64_t prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, steps = 0, failed_steps = 0;
+  int64_t drafted_tokens = 0, accepted_tokens = 0;
 };
 
 class TextEngine {

@@ -173,7 +173,7 @@ void Scheduler::advance(const StepPlan& plan) {
     const auto it = sequences_.find(item.sequence->id);
     require(it != sequences_.end() && it->second.get() == item.sequence && item.sequence->computed == item.begin,
             Fault::Bug, "the plan is not of this moment");
-    it->second->computed += item.count;
+    it->second->computed += item.count - item.drafted;
     publish_full(*it->second);
   }
 }
@@ -186,6 +186,32 @@ void Scheduler::append(int64_t id, int32_t token) {
   require(static_cast<int64_t>(s.tokens.size()) < s.limit && s.computed == static_cast<int64_t>(s.tokens.size()),
           Fault::Bug, "sequence ", id, " cannot take a token now");
   s.tokens.push_back(token);
+  if (s.draft.empty()) return;
+  if (s.draft.front() != token) return s.draft.clear();  // what was computed behind a wrong guess is written over
+  s.draft.erase(s.draft.begin());
+  ++s.computed;
+  publish_full(s);
+}
+
+int64_t Scheduler::room_to_draft(const StepPlan& plan, const StepPlan::Item& item, int64_t wanted, int64_t taken) {
+  Sequence& s = *sequences_.at(item.sequence->id);
+  const auto known = static_cast<int64_t>(s.tokens.size());
+  if (!item.last || item.count != 1) return 0;
+  // The last token of an answer comes of the one before it.
+  wanted = std::min({wanted, s.limit - known - 1, spec_.max_step_tokens - plan.tokens - taken});
+  while (wanted > 0 && static_cast<int64_t>(s.blocks.size()) < blocks_for(known + wanted)) {
+    const int32_t block = pool_.available() > reserve() ? pool_.take() : -1;
+    if (block < 0) break;
+    s.blocks.push_back(block);
+  }
+  return std::max<int64_t>(0, std::min(wanted, static_cast<int64_t>(s.blocks.size()) * spec_.pool.block_size - known));
+}
+
+void Scheduler::draft(StepPlan& plan, StepPlan::Item& item, std::vector<int32_t> tokens) {
+  item.drafted = static_cast<int64_t>(tokens.size());
+  item.count += item.drafted;
+  plan.tokens += item.drafted;
+  sequences_.at(item.sequence->id)->draft = std::move(tokens);
 }
 
 bool Scheduler::remove(int64_t id) {
@@ -223,6 +249,7 @@ void Scheduler::drop_blocks(Sequence& s) {
   // Ends first: beginnings stay findable longest.
   for (size_t i = s.blocks.size(); i-- > 0;) pool_.release(s.blocks[i]);
   s.blocks.clear();
+  s.draft.clear();
   s.computed = 0;
   s.published_ = 0;
 }

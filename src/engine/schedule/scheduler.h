@@ -41,6 +41,8 @@ struct Sequence {
   int64_t cached = 0;            // prompt tokens that the cache had when it first ran
   int64_t preemptions = 0;
   std::vector<int32_t> blocks;
+  // Guesses at the tokens behind `tokens` that are in the plan of this step; they are taken off as they come true.
+  std::vector<int32_t> draft;
   // While it runs, a number below max_sequences that no other running sequence has: where its states lie.
   int64_t seat = -1;
 
@@ -63,6 +65,7 @@ struct StepPlan {
     int64_t begin, count;  // tokens [begin, begin + count) go through the model
     // They reach the end of what is known: the next token can be chosen.
     bool last;
+    int64_t drafted = 0;  // so many of them, the last ones, are guessed (Sequence::draft)
   };
   std::vector<Item> items;
   int64_t tokens = 0;
@@ -78,7 +81,12 @@ class Scheduler {
 
   void add(SequenceSpec sequence);     // Fault::Usage when it could never run
   StepPlan next();                     // empty: nothing to do
-  void advance(const StepPlan& plan);  // the plan's tokens are in the cache now
+  // How many tokens may be guessed behind an item that is one token of an answer: what its length, the step's tokens,
+  // of which `taken` more are, and free blocks, which it takes, allow.
+  int64_t room_to_draft(const StepPlan& plan, const StepPlan::Item& item, int64_t wanted, int64_t taken = 0);
+  void draft(StepPlan& plan, StepPlan::Item& item, std::vector<int32_t> tokens);  // no more than there is room for
+  void advance(const StepPlan& plan);  // the plan's tokens are in the cache now; of guessed ones nobody knows yet
+  // Where it was guessed, it is in the cache too (computed == tokens), and the token behind it can follow.
   void append(int64_t id, int32_t token);
   // Finished, failed or cancelled; its blocks are free at once. False: not known.
   bool remove(int64_t id);

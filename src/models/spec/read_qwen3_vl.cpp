@@ -7,7 +7,7 @@
 
 namespace apus {
 
-SeeingSpec read_qwen3_sight(const Config& c) {
+SeeingSpec read_qwen3_tower(const Config& c) {
   const Config vision = part_of(c, "vision_config");
   SeeingSpec seeing{.vision = read_vision(vision, "hidden_size"), .time = TimeRule::Apart};
   VisionSpec& tower = seeing.vision;
@@ -24,6 +24,13 @@ SeeingSpec read_qwen3_sight(const Config& c) {
   tower.table_side = std::lround(std::sqrt(static_cast<double>(entries)));
   require(entries > 0 && tower.table_side * tower.table_side == entries, Fault::Model,
           "config.json: vision_config: num_position_embeddings ", entries, " is no square");
+  return seeing;
+}
+
+SeeingSpec read_qwen3_sight(const Config& c) {
+  const Config vision = part_of(c, "vision_config");
+  SeeingSpec seeing = read_qwen3_tower(c);
+  VisionSpec& tower = seeing.vision;
   tower.deep_layers = vision.find("deepstack_visual_indexes") ? vision.integers("deepstack_visual_indexes")
                                                               : std::vector<int64_t>{8, 16, 24};
   for (const int64_t layer : tower.deep_layers)

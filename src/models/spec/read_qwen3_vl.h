@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Qwen3-VL's dense and mixed models share: their tower.
+// What Qwen3-VL's dense and mixed models, and Qwen3.5's, share: their tower.
 #pragma once
 
 #include "models/spec/read_seeing.h"
 
 namespace apus {
 
-// Learned positions beside the rotary ones, and the states of some layers added behind the decoder's first layers.
+// Learned positions beside the rotary ones.
+SeeingSpec read_qwen3_tower(const Config& config);
+// And the states of some layers added behind the decoder's first layers.
 SeeingSpec read_qwen3_sight(const Config& config);
 
 // What config.json of well-known models says: of every one, and of a tower of this size.

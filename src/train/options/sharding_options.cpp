@@ -2,6 +2,7 @@
 #include "train/options/sharding_options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <numeric>
 #include <sstream>
@@ -87,6 +88,11 @@ void ShardingOptions::fields(OptionTable& v) {
   v("pipeline_model_parallel_layout", pipeline_model_parallel_layout,
     "the layers of each: 6,7,7,4; or as Megatron writes it, \"Et*6|t*7|t*7|t*4L\"")
       .must_match();
+  v("shard_group_size", shard_group_size,
+    "with zero3, full_shard or hybrid_shard: so many processes share out the weights, and each group of so many holds "
+    "all; weights then travel within a group alone")
+      .at_least(1)
+      .shown_default("all processes; those of a machine with hybrid_shard");
   v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
 }
 
@@ -123,11 +129,17 @@ void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
       require(value->is_number(), Fault::Usage, path, ": ", key, " must be a number or \"auto\"");
       claims_.push_back({key, value->dump()});
     }
+  for (const char* key : {"zero_hpz_partition_size", "mics_shard_size"})
+    if (const auto size = zero.find(key); size != zero.end() && sharding_.stage == 3) {
+      require(size->is_number_integer(), Fault::Usage, path, ": zero_optimization.", key, " must be a whole number");
+      if (*size > 1) sharding_.group = size->get<int64_t>();
+    }
   static const std::vector<std::string> used = {"zero_optimization", "gradient_accumulation_steps",
                                                 "train_micro_batch_size_per_gpu", "gradient_clipping",
                                                 "train_batch_size"};
-  static const std::vector<std::string> used_of_zero = {"stage", "offload_optimizer", "offload_param",
-                                                        "reduce_bucket_size"};
+  static const std::vector<std::string> used_of_zero = {
+      "stage",          "offload_optimizer", "offload_param", "reduce_bucket_size", "zero_hpz_partition_size",
+      "mics_shard_size"};
   std::vector<std::string> unused;
   for (const auto& [key, value] : file.items())
     if (std::find(used.begin(), used.end(), key) == used.end()) unused.push_back(key);
@@ -147,11 +159,15 @@ void ShardingOptions::read_fsdp_words(const std::string& words) {
       sharding_.stage = 3;
     else if (word == "shard_grad_op")
       sharding_.stage = 3, sharding_.release_after_forward = false;
+    else if (word == "hybrid_shard" || word == "hybrid_shard_zero2")
+      sharding_.stage = 3, sharding_.group = 0, sharding_.release_after_forward = word == "hybrid_shard";
     else if (word == "offload")
       sharding_.on_host = true;
     else
       require(word == "auto_wrap" || word == "no_shard", Fault::Usage, "--fsdp: '", word,
-              "' is not possible; possible: fsdp2, full_shard, shard_grad_op, no_shard, auto_wrap, offload, or a JSON "
+              "' is not possible; possible: fsdp2, full_shard, shard_grad_op, hybrid_shard, hybrid_shard_zero2, "
+              "no_shard, auto_wrap, "
+              "offload, or a JSON "
               "file");
   }
   require(any, Fault::Usage, "--fsdp is empty; possible: fsdp2, \"full_shard auto_wrap\", or a JSON file");
@@ -167,6 +183,10 @@ void ShardingOptions::read_fsdp_config(const Json& config, const std::string& wh
     } else if (key == "reshard_after_forward") {
       const bool words = value == "FULL_SHARD" || value == "SHARD_GRAD_OP";
       sharding_.release_after_forward = words ? value == "FULL_SHARD" : truth(value, at);
+    } else if (key == "sharding_strategy" && value.is_string() && value.get<std::string>().size() > 1) {
+      std::string words = value.get<std::string>();  // as torch names them: FULL_SHARD, _HYBRID_SHARD_ZERO2
+      for (char& c : words) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      read_fsdp_words(words.starts_with('_') ? words.substr(1) : words);
     } else if (key == "activation_cpu_offload") {
       require(!truth(value, at), Fault::Usage, at,
               ": activations do not go to the host; --gradient_checkpointing true computes them again instead");
@@ -199,7 +219,7 @@ void ShardingOptions::resolve_sharding(OptionTable& v) {
     else
       read_deepspeed(name, v);
   }
-  if (!fsdp) return;
+  if (!fsdp) return take_shard_group();
   std::error_code code;
   if (!fsdp->ends_with(".json")) {
     read_fsdp_words(*fsdp);
@@ -211,6 +231,14 @@ void ShardingOptions::resolve_sharding(OptionTable& v) {
     read_fsdp_config(file.contains("fsdp_config") ? section(file, "fsdp_config", *fsdp) : Json::object(), *fsdp, v);
   }
   if (fsdp_config.is_object()) read_fsdp_config(fsdp_config, "--fsdp_config", v);
+  take_shard_group();
+}
+
+void ShardingOptions::take_shard_group() {
+  if (!shard_group_size) return;
+  require(sharding_.stage == 3, Fault::Usage,
+          "--shard_group_size is of weights that are shared out: give --deepspeed zero3, or --fsdp hybrid_shard");
+  sharding_.group = *shard_group_size;
 }
 
 }  // namespace apus

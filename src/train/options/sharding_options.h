@@ -21,11 +21,14 @@ struct Sharding {
   // Slices, the optimizer's state and its step are on the host.
   bool on_host = false;
   std::optional<int64_t> bucket_elements;
+  // Of 3: so many ranks share the parameters out, and other groups hold the same; 0: those of a machine; nothing: all.
+  std::optional<int64_t> group;
 };
 
 struct ShardingOptions {
   std::optional<std::string> deepspeed, fsdp;
   Json fsdp_config;
+  std::optional<int64_t> shard_group_size;
   int64_t sequence_parallel_size = 1;      // ranks that share out the tokens of each row
   int64_t tensor_model_parallel_size = 1;  // ranks that share out the matrices of the model
   int64_t expert_model_parallel_size = 1;  // ranks that share out the experts of each layer, and read other tokens
@@ -61,6 +64,7 @@ struct ShardingOptions {
   void read_deepspeed(const std::string& path, OptionTable& v);
   void read_fsdp_words(const std::string& words);
   void read_fsdp_config(const Json& config, const std::string& where, OptionTable& v);
+  void take_shard_group();
   Sharding sharding_;
   std::vector<Claim> claims_;
 };

@@ -7,9 +7,13 @@ apus=$1 folder=$2
 skip() { echo "SKIPPED: $*"; exit 77; }
 command -v node >/dev/null && command -v npm >/dev/null || skip "node and npm are not installed"
 mkdir -p "$folder"
-cp "$here/package.json" "$here/clients.mjs" "$here/responses.mjs" "$folder/"
+cp "$here"/package.json "$here"/*.mjs "$folder/"
 cd "$folder"
-[ -d node_modules/zod ] && [ -d node_modules/@openai/agents ] && [ -d node_modules/@anthropic-ai/sdk ] || npm install --no-audit --no-fund --silent >npm.log 2>&1 || skip "npm install failed (see $folder/npm.log)"
+# What is installed already is taken, unless the list of packages has changed since.
+cmp -s package.json node_modules/.installed || {
+  npm install --no-audit --no-fund --silent >npm.log 2>&1 || skip "npm install failed (see $folder/npm.log)"
+  cp package.json node_modules/.installed
+}
 
 [ -f model/config.json ] || "$apus" init --preset tiny --output_dir model --seed 5 >/dev/null
 "$apus" deploy --model model --host 127.0.0.1 --port 18700 --api_key secret >server.log 2>&1 &
@@ -23,6 +27,6 @@ for _ in $(seq 300); do
   sleep 0.1
 done
 [ -n "$url" ] || { echo "the server did not start"; cat server.log; exit 1; }
-node clients.mjs "$url" secret && node responses.mjs "$url" secret || { tail -n 40 server.log; exit 1; }
+node clients.mjs "$url" secret && node responses.mjs "$url" secret && node frameworks.mjs "$url" secret || { tail -n 40 server.log; exit 1; }
 kill -TERM $server
 wait $server || { echo "the server did not stop well"; tail -n 20 server.log; exit 1; }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kinds of adapters besides LoRA: their settings, and PEFT's words for them in adapter_config.json. No tensor library.
+//
+//   kind      peft_type     parameters of a layer [in, out]
+//   lora      LORA          lora_A.weight [r, in], lora_B.weight [out, r], ...
+//   adalora   ADALORA       lora_A [r, in], lora_E [r, 1], lora_B [out, r]
+//   bone      MISS, BONE    miss_block [r, out] (BONE: bone_block)
+//   boft      BOFT          boft_R [factors, in / block, block, block], boft_s [out, 1]
+//   adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
+//
+// PEFT has no adapters behind layers: these are ms-swift's files, which stand in a folder default/ of the checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace apus {
+
+// LoraConfig::r is the rank that it begins with.
+struct AdaLoraSettings {
+  int64_t target_rank = 8;  // on average, at the end
+  // Updates before ranks are taken away, after that is done, and between two times.
+  int64_t first_steps = 0, last_steps = 0, every = 1;
+  double beta1 = 0.85, beta2 = 0.85;  // decays of importance and of its uncertainty
+  double orthogonal = 0.5;            // weight of the penalty on factors that are not orthogonal
+  int64_t total_steps = 0;            // of the run; 0: not known yet
+};
+
+struct BoftSettings {
+  int64_t block_size = 4, block_num = 0;  // one of them is 0 and follows from the other
+  int64_t factors = 1;                    // of the butterfly
+};
+
+struct LoraConfig;
+
+// The words of --tuner_type that mean an adapter, "lora" first.
+const std::vector<std::string>& adapter_kinds();
+bool is_adapter_kind(const std::string& word);
+// "LoRA", "AdaLoRA", ...; what it is called in texts.
+std::string adapter_title(const LoraConfig& config);
+// The beginning of its parameters' names in a file: "lora_".
+std::string adapter_prefix(const LoraConfig& config);
+const std::vector<std::string>& bottleneck_acts();  // what may stand between the matrices of kind adapter
+// How many numbers it trains for this layer, [out, in].
+int64_t change_elements(const LoraConfig& config, const std::string& module, int64_t in, int64_t out);
+// Numbers in a block of BOFT; Fault::Usage where the inputs of this layer cannot be cut so.
+int64_t boft_block(const BoftSettings& boft, const std::string& module, int64_t in);
+
+// kind adapter: the feed-forwards of all layers, as an expression; Fault::Usage where a layer has none or a mixture.
+std::string feed_forward_expression(const std::vector<std::string>& linear_modules);
+// Whether a linear layer is the last one of a feed-forward that the expression means.
+bool ends_feed_forward(const std::string& module, const std::string& expression);
+
+// Fault::Model for what is not available.
+void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& config);
+// What PEFT writes for this kind, of what it writes for LoRA.
+Json kind_config_json(Json lora, const LoraConfig& config);
+
+}  // namespace apus

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/make_delta.h"
+
+#include "base/error.h"
+#include "nn/adalora.h"
+#include "nn/boft.h"
+#include "nn/bone.h"
+#include "nn/bottleneck.h"
+#include "nn/lora.h"
+
+namespace apus {
+namespace {
+
+std::unique_ptr<TrainedDelta> lora_delta(const LoraConfig& c, const DeltaPlace& p) {
+  require(!c.lora_bias || !p.sides.looks_up, Fault::Model, "lora_bias on the embedding ", p.module,
+          " is not available");
+  return std::make_unique<Lora>(Lora::Spec{.in = p.sides.in,
+                                           .out = p.sides.out,
+                                           .rank = c.rank_of(p.module),
+                                           .alpha = c.alpha_of(p.module),
+                                           .dropout = c.dropout,
+                                           .rank_stabilised = c.rslora,
+                                           .dora = c.dora,
+                                           .biased = c.lora_bias,
+                                           .id = p.id,
+                                           .looks_up = p.sides.looks_up},
+                                p.bias);
+}
+
+std::unique_ptr<TrainedDelta> adalora_delta(const LoraConfig& c, const DeltaPlace& p) {
+  return std::make_unique<AdaLora>(AdaLora::Spec{.in = p.sides.in,
+                                                 .out = p.sides.out,
+                                                 .rank = c.rank_of(p.module),
+                                                 .alpha = c.alpha,
+                                                 .dropout = c.dropout,
+                                                 .first_rank = c.r,
+                                                 .id = p.id});
+}
+
+}  // namespace
+
+std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& p) {
+  require(c.kind == "lora" || !p.sides.looks_up, Fault::Usage, adapter_title(c), " on the embedding ", p.module,
+          " is not available: leave it out of --target_modules, or train it whole with --modules_to_save");
+  const bool whole = c.dora || c.kind == "boft";
+  require(!whole || (!p.sides.looks_up && p.module != "lm_head"), Fault::Usage, adapter_title(c), " on ", p.module,
+          " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train "
+          "it whole with --modules_to_save");
+  if (c.kind == "adalora") return adalora_delta(c, p);
+  if (c.kind == "adapter")
+    return std::make_unique<Bottleneck>(Bottleneck::Spec{.out = p.sides.out, .length = c.r, .act = c.act, .id = p.id});
+  if (c.kind == "bone")
+    return std::make_unique<Bone>(
+        Bone::Spec{.in = p.sides.in, .out = p.sides.out, .rank = c.r, .id = p.id, .old_name = c.old_bone});
+  if (c.kind == "boft")
+    return std::make_unique<Boft>(Boft::Spec{.in = p.sides.in,
+                                             .out = p.sides.out,
+                                             .block = boft_block(c.boft, p.module, p.sides.in),
+                                             .factors = c.boft.factors,
+                                             .id = p.id},
+                                  p.bias);
+  return lora_delta(c, p);
+}
+
+}  // namespace apus

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/adapter_kind_options.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/train.h"
+
+namespace apus {
+
+void AdapterKindOptions::fields(OptionTable& v) {
+  v("adalora_init_r", adalora_init_r, "adalora: rank that every layer begins with").at_least(1).must_match();
+  v("adalora_target_r", adalora.target_rank, "adalora: rank that is left on average").at_least(1).must_match();
+  v("adalora_tinit", adalora.first_steps, "adalora: updates before ranks are taken away").at_least(0).must_match();
+  v("adalora_tfinal", adalora.last_steps, "adalora: updates after the last ranks were taken away")
+      .at_least(0)
+      .must_match();
+  v("adalora_deltaT", adalora.every, "adalora: ranks are taken away every so many updates").at_least(1).must_match();
+  v("adalora_beta1", adalora.beta1, "adalora: decay of the importance of ranks")
+      .above(0)
+      .at_most(0.999999)
+      .must_match();
+  v("adalora_beta2", adalora.beta2, "adalora: decay of how uncertain it is").above(0).at_most(0.999999).must_match();
+  v("adalora_orth_reg_weight", adalora.orthogonal, "adalora: weight of the penalty on factors that are not orthogonal")
+      .at_least(0)
+      .must_match();
+  v("bone_rank", bone_rank, "bone: inputs of a shard")
+      .alias("reft_rank", "what ms-swift takes for the rank of bone")
+      .at_least(1)
+      .must_match();
+  v("boft_block_size", boft.block_size, "boft: inputs that are rotated together; 0: by --boft_block_num")
+      .at_least(0)
+      .must_match();
+  v("boft_block_num", boft.block_num, "boft: instead: into so many blocks").at_least(0).must_match();
+  v("boft_n_butterfly_factor", boft.factors, "boft: rotations one after the other, between which blocks are mixed")
+      .at_least(1)
+      .at_most(16)
+      .must_match();
+  v("adapter_length", adapter_length, "adapter: width of the bottleneck behind each feed-forward")
+      .at_least(1)
+      .must_match();
+  v("adapter_act", adapter_act, "adapter: what is applied in it").choices(bottleneck_acts()).must_match();
+  v.refuse({"boft_dropout"}, "blocks are never left out", "0");
+}
+
+bool AdapterKindOptions::reads(const std::string& option, const std::string& tuner_type) const {
+  if (tuner_type == "longlora") return reads(option, "lora");
+  if (option == "lora_rank") return tuner_type == "lora";
+  const bool layers = option.starts_with("target_") || option == "init_weights";
+  if (layers && tuner_type == "adapter") return false;  // all feed-forwards
+  if (option == "lora_alpha" || option == "lora_dropout") return tuner_type == "lora" || tuner_type == "adalora";
+  return std::none_of(adapter_kinds().begin() + 1, adapter_kinds().end(),
+                      [&](const std::string& kind) { return kind != tuner_type && option.starts_with(kind + "_"); });
+}
+
+void AdapterKindOptions::note_others(OptionTable& v, const std::string& tuner_type) const {
+  for (const auto& option : v.options())
+    if (option->given && option->refusal.empty() && !reads(option->name, tuner_type))
+      v.notes.push_back(str("--", option->name, " has no effect with --tuner_type ", tuner_type));
+}
+
+// LongLoRA is LoRA, trained with another attention. Other kinds are held whole, and AdaLoRA looks at all ranks of all
+// layers after every update.
+void TrainCommandOptions::check_adapter_kind(int64_t ranks) const {
+  if (!lora() || tuner_type == "lora") return;
+  const std::string kind = "--tuner_type " + tuner_type;
+  if (tuner_type == "longlora") {
+    require(max_length && *max_length >= 8, Fault::Usage, kind,
+            " lets tokens look at groups of a quarter of --max_length: give that");
+    require(!shares_parts() && sequence_parallel_size == 1, Fault::Usage, kind,
+            " halves the heads of the whole model over whole rows: leave out --tensor_model_parallel_size, "
+            "--expert_model_parallel_size, --pipeline_model_parallel_size and --sequence_parallel_size");
+    return;
+  }
+  require(!shares_parts(), Fault::Usage, kind,
+          " is held whole by each process: leave out --tensor_model_parallel_size, --expert_model_parallel_size and "
+          "--pipeline_model_parallel_size, or use --tuner_type lora");
+  const int stage = ranks > 1 ? sharding().stage : 0;
+  require(stage < 3 && (stage == 0 || tuner_type != "adalora"), Fault::Usage, kind,
+          " with --deepspeed or --fsdp that shares out ", tuner_type == "adalora" ? "gradients or weights" : "weights",
+          " is not available: use ", tuner_type == "adalora" ? "none" : "--deepspeed zero2", ", or --tuner_type lora");
+  require(tuner_type != "adapter" || !algorithm_info(algorithm).rolls_out(), Fault::Usage, kind,
+          " is not available for ", algorithm, ", which draws answers with the adapter: use --tuner_type lora");
+  if (tuner_type != "adalora") return;
+  require(!update_in_backward, Fault::Usage,
+          "--update_in_backward true keeps no gradients, by which --tuner_type adalora judges ranks: leave it out");
+  for (const OtherModel& other : own.other_models())
+    require(!other.trained, Fault::Usage, "--tuner_type adalora is not available for ", algorithm,
+            ", which trains a second model: use --tuner_type lora");
+}
+
+void AdapterKindOptions::describe(const std::string& tuner_type, LoraConfig& c) const {
+  c.kind = tuner_type == "longlora" ? "lora" : tuner_type, c.adalora = adalora, c.boft = boft;
+  if (c.kind == "adalora") c.r = adalora_init_r;
+  if (c.kind == "bone") c.r = bone_rank;
+  if (c.kind == "adapter") {
+    c.r = adapter_length, c.act = adapter_act;
+    c.target_modules.clear(), c.target_regex.clear();  // follows from the model
+    require(c.modules_to_save.empty() && c.bias == "none", Fault::Usage,
+            "--tuner_type adapter trains bottlenecks alone, as its files hold nothing else: leave out "
+            "--modules_to_save and --lora_bias");
+  }
+  require(c.kind != "boft" || (boft.block_size > 0) != (boft.block_num > 0), Fault::Usage,
+          "--boft_block_size and --boft_block_num: one of them must be 0, as it follows from the other");
+}
+
+}  // namespace apus

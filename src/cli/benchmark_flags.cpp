@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/benchmark_flags.h"
+
+#include "base/error.h"
+#include "cli/train.h"
+
+namespace apus {
+
+void BenchmarkFlags::fields(OptionTable& v) {
+  v("eval_dataset", eval_dataset,
+    "known questions to ask at every evaluation, as apus eval takes them: gsm8k, mmlu=rows.jsonl, ...");
+  v("eval_limit", eval_limit, "only the first n rows of each").at_least(1);
+  v("eval_dataset_args", eval_dataset_args, "by set, as apus eval takes it: {\"gsm8k\": {\"few_shot_num\": 2}}");
+  v("eval_generation_config", eval_generation_config, "{\"max_tokens\", \"temperature\", ...} of its answers");
+  v("eval_run_code", eval_run_code, "humaneval: run the programs that the model writes");
+  v("eval_use_evalscope", eval_use_evalscope, "the same as naming --eval_dataset, which it needs");
+}
+
+void BenchmarkFlags::check() const {
+  require(asks_benchmarks() || !eval_use_evalscope, Fault::Usage,
+          "--eval_use_evalscope asks known questions at every evaluation: name them with --eval_dataset");
+  require(asks_benchmarks() || (!eval_limit && eval_dataset_args.is_null() && eval_generation_config.is_null()),
+          Fault::Usage, "--eval_limit, --eval_dataset_args and --eval_generation_config belong to --eval_dataset");
+}
+
+EvalOptions BenchmarkFlags::evaluation(const ModelOptions& model, const TemplateOptions& prompt, bool rehearsed) const {
+  EvalOptions eval;
+  OptionTable flags = OptionTable::of(eval);
+  flags.set("model", model.model), flags.set("load_args", false), flags.set("eval_dataset", eval_dataset);
+  if (eval_limit) flags.set("eval_limit", *eval_limit);
+  flags.set("eval_run_code", eval_run_code);
+  eval.eval_dataset_args = eval_dataset_args, eval.eval_generation_config = eval_generation_config;
+  eval.use_hf = model.use_hf, eval.hub_token = model.hub_token, eval.dry_run = rehearsed;
+  eval.resolve(flags);
+  eval.check();
+  static_cast<TemplateOptions&>(eval) = prompt;
+  return eval;
+}
+
+void TrainCommandOptions::check_benchmarks(int64_t ranks) const {
+  BenchmarkFlags::check();
+  if (!asks_benchmarks()) return;
+  const AlgorithmInfo& info = algorithm_info(algorithm);
+  require(info.head == Head::Vocab && !info.rolls_out(), Fault::Usage, "--eval_dataset is not available for ",
+          algorithm, info.rolls_out() ? ", which draws answers to learn from" : ", which gives no words",
+          ": ask the checkpoints with apus eval");
+  require(
+      sequence_parallel_size * tensor_model_parallel_size * expert_model_parallel_size * pipeline_model_parallel_size ==
+              1 &&
+          (sharding().stage < 3 || ranks == 1),
+      Fault::Usage,
+      "--eval_dataset answers with the whole model on each process: leave it out with processes that share out the "
+      "model or the tokens of a row (zero3 and its kin, --sequence_parallel_size, --*_model_parallel_size), and ask "
+      "the checkpoints with apus eval");
+  evaluation(*this, *this, true);
+}
+
+}  // namespace apus

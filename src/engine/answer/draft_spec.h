@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drafting (speculative decoding): cheap guesses at the next tokens of an answer, which the model checks together in
+// one forward pass. No tensor library.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace apus {
+
+class OptionTable;
+
+struct DraftSpec {
+  int64_t tokens = 0;  // guessed at a time; 0: none
+  // Guesses are what followed when the last tokens stood in the text before: at most so many of them, at least so many.
+  int64_t longest = 3, shortest = 1;
+  int64_t max_sequences = 8;  // while more of them generate, none is guessed for
+  std::string model;          // the folder of a small model that guesses instead
+};
+
+// How a command line says it.
+struct DraftOptions {
+  std::optional<int64_t> num_speculative_tokens, speculative_ngram, speculative_max_sequences;
+  std::string draft_model;
+  Json speculative_config;  // vLLM's form of all of them
+  void fields(OptionTable& v);
+  DraftSpec spec() const;  // Fault::Usage for what cannot be
+};
+
+// Up to `count` tokens that followed the latest earlier place of the last tokens, as many of them as stand there, from
+// spec.longest down to spec.shortest. What follows may reach into the guess itself: a text that repeats goes on so.
+std::vector<int32_t> look_up(std::span<const int32_t> tokens, const DraftSpec& spec, int64_t count);
+
+}  // namespace apus

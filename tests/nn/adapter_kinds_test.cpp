@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdaLoRA, Bone and BOFT against PEFT, bottlenecks against ms-swift: logits, loss, gradients, files both ways, merged
+// weights.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include "checkpoint/adapter.h"
+#include "checkpoint/adapter_file.h"
+#include "checkpoint/merge.h"
+#include "nn/boft.h"
+#include "ops/ops.h"
+#include "tests/folder.h"
+#include "tests/models/golden_batch.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+using golden::Case;
+using golden::max_abs;
+
+class AdapterKind : public ::testing::TestWithParam<const char*> {
+ protected:
+  AdapterKind()
+      : c("lora_qwen2"),
+        json(Json::parse(read_file(c.dir / "kinds.json"))[GetParam()]),
+        numbers(SafetensorsFile::open(c.dir / "kinds.safetensors")),
+        dir(c.dir / json["dir"].get<std::string>()),
+        batch(golden::unpad(c, "right")) {}
+  std::unique_ptr<Model> base() const {
+    return load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  }
+  at::Tensor wanted() const { return numbers->tensor(str(GetParam(), "/logits")); }
+  at::Tensor logits(Model& model) const {
+    c10::AutoGradMode no_grad(false);
+    Step step = packed_step(batch.lengths, golden::device());
+    return model.head(model.forward(golden::ids_tensor(batch.flat, golden::device()), step), step)
+        .narrow(0, 0, wanted().size(0));
+  }
+  Case c;
+  Json json;
+  std::shared_ptr<SafetensorsFile> numbers;
+  fs::path dir;
+  golden::Packed batch;
+};
+
+TEST_P(AdapterKind, LogitsLossAndGradients) {
+  const auto model = base();
+  const Adapter adapter = load_adapter(*model, dir);
+  EXPECT_LT(max_abs(logits(*model), wanted()), 3e-4);
+  std::map<std::string, Param*> params;
+  model->visit_modules([&](const std::string& name, Module& m) {
+    if (auto* layer = dynamic_cast<Adaptable*>(&m))
+      for (const auto& [called, delta] : layer->adapters())
+        delta->visit([&](const std::string& n, Param& p) { params[n] = &p; }, name_in_file(adapter.config, name));
+  });
+  for (auto& [name, param] : params) param->data.set_requires_grad(true);
+  Step step = packed_step(batch.lengths, golden::device());
+  const at::Tensor hidden = model->forward(golden::ids_tensor(batch.flat, golden::device()), step);
+  const auto loss = ops::head_loss({hidden, model->head_weight()}, golden::ids_tensor(batch.labels, golden::device()),
+                                   at::ones({hidden.size(0)}, hidden.options()), {});
+  double count = 0;
+  for (const int64_t label : batch.labels) count += label >= 0;
+  EXPECT_NEAR(loss.loss_sum.item<double>() / count, json["loss"].get<double>(), 2e-5);
+  loss.loss_sum.backward(at::full_like(loss.loss_sum, 1 / count));
+  for (const auto& [name, norm] : json["grad_norms"].items()) {
+    ASSERT_TRUE(params.count(name)) << name;
+    const auto theirs = norm.get<double>();
+    if (params[name]->data.numel() == 0) continue;  // no rank of the layer is left
+    const at::Tensor grad = params[name]->data.grad().to(at::kCPU);
+    EXPECT_NEAR(grad.norm().item<double>(), theirs, 1e-3 * theirs) << name;
+    if (const std::string key = str(GetParam(), "/grad/", name); numbers->entries().count(key)) {
+      EXPECT_LT((grad - numbers->tensor(key)).norm().item<double>(), 1e-3 * theirs) << name;
+    }
+  }
+  EXPECT_EQ(params.size(), json["grad_norms"].size());
+}
+
+class MergedKind : public AdapterKind {};
+
+TEST_P(MergedKind, SavedAndMergedItIsTheSame) {
+  const test::Folder folder;
+  const auto model = base();
+  const Adapter adapter = load_adapter(*model, dir);
+  fs::create_directories(folder.path / "a");
+  save_adapter(*model, adapter, folder.path / "a", {});
+  const auto mine = SafetensorsFile::open(folder.path / "a/adapter_model.safetensors"),
+             theirs = SafetensorsFile::open(dir / "adapter_model.safetensors");
+  ASSERT_EQ(mine->entries().size(), theirs->entries().size());
+  for (const auto& [name, entry] : theirs->entries()) {
+    ASSERT_TRUE(mine->entries().count(name)) << name;
+    ASSERT_EQ(mine->entries().at(name).shape, entry.shape) << name;
+    if (mine->tensor(name).numel() == 0) continue;
+    EXPECT_EQ(max_abs(mine->tensor(name), theirs->tensor(name)), 0) << name;
+  }
+  const Json said = Json::parse(read_file(folder.path / "a/adapter_config.json")),
+             their = Json::parse(read_file(dir / "adapter_config.json"));
+  for (const char* key : {"peft_type", "init_r", "target_r", "r", "boft_block_size", "total_step", "mini_r"})
+    EXPECT_EQ(said.value(key, Json()), their.value(key, Json())) << key;
+
+  merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
+  EXPECT_LT(
+      max_abs(logits(*load_model(folder.path / "m", {.dtype = at::kFloat, .device = golden::device()})), wanted()),
+      1e-3);
+  merge_attached(*model, adapter);
+  EXPECT_LT(max_abs(logits(*model), wanted()), 1e-3);
+}
+
+TEST_P(MergedKind, AFreshOneChangesNothing) {
+  const auto model = base();
+  const at::Tensor plain = logits(*model);
+  LoraConfig config = read_adapter_config(dir);
+  config.init = "true";
+  make_adapter(*model, config, 3);
+  EXPECT_LT(max_abs(logits(*model), plain), 1e-5);
+  config.init = "pissa";
+  test::expect_says(test::refusal(Fault::Usage, [&] { make_adapter(*base(), config, 3); }), "possible: true, false");
+}
+
+INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind, ::testing::Values("adalora", "miss", "boft", "adapter"));
+INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft"));
+
+TEST(Bottlenecks, AreSavedAsMsSwiftSavesThemAndNeverMerged) {
+  const Case c("lora_qwen2");
+  const fs::path dir = c.dir / "adapter_adapter";
+  const test::Folder folder;
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  const Adapter adapter = load_adapter(*model, dir);
+  save_adapter(*model, adapter, folder.path, {});
+  EXPECT_TRUE(is_adapter_dir(folder.path));
+  EXPECT_EQ(Json::parse(read_file(folder.path / "default/adapter_config.json")),
+            Json::parse(read_file(dir / "default/adapter_config.json")));
+  EXPECT_EQ(read_file(folder.path / "configuration.json"), read_file(dir / "configuration.json"));
+  const auto mine = SafetensorsFile::open(folder.path / "default/adapter_model.safetensors"),
+             theirs = SafetensorsFile::open(dir / "default/adapter_model.safetensors");
+  ASSERT_EQ(mine->entries().size(), theirs->entries().size());
+  for (const auto& [name, entry] : theirs->entries()) {
+    ASSERT_TRUE(mine->entries().count(name)) << name;
+    EXPECT_EQ(max_abs(mine->tensor(name), theirs->tensor(name)), 0) << name;
+  }
+  test::expect_says(
+      test::refusal(
+          Fault::Usage,
+          [&] { merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m"}); }),
+      "cannot be merged");
+  test::expect_says(test::refusal(Fault::Usage, [&] { merge_attached(*model, adapter); }), "cannot be merged");
+}
+
+TEST(Bottlenecks, StandBehindTheFeedForwardsOfAModelWithoutMixtures) {
+  EXPECT_EQ(feed_forward_expression({"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.down_proj", "lm_head"}),
+            "model\\.layers\\.\\d+\\.mlp");
+  EXPECT_TRUE(ends_feed_forward("model.layers.12.mlp.down_proj", "model\\.layers\\.\\d+\\.mlp"));
+  EXPECT_FALSE(ends_feed_forward("model.layers.12.mlp.up_proj", "model\\.layers\\.\\d+\\.mlp"));
+  test::expect_says(
+      test::refusal(Fault::Usage, [] { feed_forward_expression({"model.layers.0.mlp.experts.0.down_proj"}); }),
+      "without mixtures of experts");
+}
+
+// PEFT's own reading of BONE, before it was called MiSS.
+TEST(AdapterKinds, BoneUnderItsOldName) {
+  const Case c("lora_qwen2");
+  const test::Folder folder;
+  Json config = Json::parse(read_file(c.dir / "adapter_miss/adapter_config.json"));
+  config["peft_type"] = "BONE";
+  write_file_atomic(folder.path / "adapter_config.json", config.dump());
+  const auto file = SafetensorsFile::open(c.dir / "adapter_miss/adapter_model.safetensors");
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const auto& [name, entry] : file->entries())
+    tensors.emplace_back(name.substr(0, name.rfind('.')) + ".bone_block", file->tensor(name));
+  write_safetensors(folder.path / "adapter_model.safetensors", tensors);
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  const Adapter adapter = load_adapter(*model, folder.path);
+  fs::create_directories(folder.path / "again");
+  save_adapter(*model, adapter, folder.path / "again", {});
+  EXPECT_EQ(Json::parse(read_file(folder.path / "again/adapter_config.json"))["peft_type"], "BONE");
+  EXPECT_EQ(SafetensorsFile::open(folder.path / "again/adapter_model.safetensors")->entries().count(tensors[0].first),
+            1u);
+}
+
+TEST(AdapterKinds, WhatTheyCannotBeOnIsNamed) {
+  const Case c("lora_qwen2");
+  const auto refused = [&](LoraConfig config) {
+    const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+    return test::refusal(Fault::Usage, [&] { make_adapter(*model, std::move(config), 1); });
+  };
+  test::expect_says(refused({.target_modules = {"lm_head"}, .kind = "boft"}), "BOFT on lm_head is not available");
+  test::expect_says(refused({.target_modules = {"embed_tokens"}, .kind = "bone"}), "Bone on the embedding");
+  test::expect_says(refused({.target_modules = {"q_proj"}, .kind = "boft", .boft = {.block_size = 7}}),
+                    "--boft_block_size 7 does not divide the 64 inputs");
+}
+
+TEST(AdapterKinds, TheHeadTakesThoseOfLowRank) {
+  const Case c("lora_qwen2");
+  const golden::Packed p = golden::unpad(c, "right");
+  c10::AutoGradMode no_grad(false);
+  for (const char* kind : {"adalora", "bone"}) {
+    const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+    const Adapter adapter =
+        make_adapter(*model, {.r = 6, .target_modules = {"lm_head"}, .init = "false", .kind = kind}, 1);
+    Step step = packed_step(p.lengths, golden::device());
+    const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, golden::device()), step);
+    const at::Tensor with = model->head(hidden, step);
+    merge_attached(*model, adapter);
+    EXPECT_LT(max_abs(model->head(hidden, step), with), 1e-3 * with.abs().max().item<double>()) << kind;
+  }
+}
+
+// Several factors need PEFT's extension for GPUs. Held against the definition: R = R_last ... R_first, each of them
+// P B P' with the permutation's matrix P.
+TEST(Boft, FactorsAreMixedByAButterfly) {
+  EXPECT_EQ(butterfly_order(8, 1, 1), (std::vector<int64_t>{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_EQ(butterfly_order(8, 2, 1), (std::vector<int64_t>{0, 2, 1, 3, 4, 6, 5, 7}));
+  const int64_t in = 16, out = 5;
+  Boft boft({.in = in, .out = out, .block = 4, .factors = 2}, nullptr);
+  boft.rotation().data = at::randn({2, 4, 4, 4});
+  boft.scale().data = at::randn({out, 1});
+  const at::Tensor blocks = cayley_blocks(boft.rotation().data);
+  EXPECT_LT(max_abs(at::matmul(blocks, blocks.transpose(-1, -2)), at::eye(4).expand({2, 4, 4, 4})), 1e-5);
+  at::Tensor rotation = at::eye(in);
+  for (int64_t i = 0; i < 2; ++i) {
+    at::Tensor order = at::zeros({in, in}), diagonal = at::zeros({in, in});
+    const auto places = butterfly_order(in, i == 0 ? 4 : 2, 2);
+    for (int64_t row = 0; row < in; ++row) order[row][places[static_cast<size_t>(row)]] = 1;
+    for (int64_t b = 0; b < 4; ++b) diagonal.narrow(0, 4 * b, 4).narrow(1, 4 * b, 4).copy_(blocks[i][b]);
+    rotation = order.mm(diagonal).mm(order.t()).mm(rotation);
+  }
+  const at::Tensor x = at::randn({3, in}), weight = at::randn({out, in});
+  const at::Tensor wanted = x.mm(rotation).mm(weight.t()) * boft.scale().data.squeeze(1);
+  c10::AutoGradMode no_grad(false);
+  EXPECT_LT(max_abs(boft.apply(x, {}, weight, Step()), wanted), 1e-4);
+  EXPECT_LT(max_abs(x.mm(boft.merged(weight).t()), wanted), 1e-4);
+}
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chat page and the board as a person uses them:  node pages.mjs CHROMIUM CHAT_ADDRESS BOARD_ADDRESS FOLDER
+// Pictures of both are left in FOLDER.
+import assert from "node:assert/strict";
+import { openBrowser } from "./browser.mjs";
+
+const [program, chat, board, folder] = process.argv.slice(2);
+const page = await openBrowser(program);
+const send = (words) => page.ask(`by("text").value = ${JSON.stringify(words)}; by("ask").requestSubmit()`);
+const turns = () => page.ask(`[...document.querySelectorAll(".turn")].map((t) => [t.className, t.children[1].textContent, t.lastChild.textContent])`);
+const idle = `by("send").textContent === "Send" && document.querySelector(".turn:last-child .foot")?.textContent`;
+const set = (id, value) => page.ask(`by("${id}").value = ${JSON.stringify(value)}`);
+
+const checks = {
+  async "the chat page knows its models and asks for the key"() {
+    await page.open(chat);
+    await page.until(`document.querySelector(".turn.error")?.textContent.includes("API key")`);
+    await page.ask(`by("key").value = "secret"; by("key").dispatchEvent(new Event("change"))`);
+    await page.until(`by("model").options.length > 0`);
+    await page.ask(`by("fresh").click()`);
+  },
+
+  async "an answer comes in pieces, with its speed"() {
+    await set("max_tokens", "40"), await set("temperature", "0");
+    await send("Say something.");
+    await page.until(idle);
+    const [asked, answered] = await turns();
+    assert.deepEqual(asked.slice(0, 2), ["turn user", "Say something."]);
+    assert.equal(answered[0], "turn assistant");
+    assert.ok(answered[1].length > 0);
+    assert.match(answered[2], /40 tokens · [0-9.]+ tokens\/s · first after/);
+  },
+
+  async "the same comes at once where it is not streamed"() {
+    const before = (await turns())[1][1];
+    await page.ask(`by("fresh").click(); by("stream").checked = false`);
+    await send("Say something.");
+    await page.until(idle);
+    assert.equal((await turns())[1][1], before);
+    await page.ask(`by("stream").checked = true`);
+  },
+
+  async "sampling and the system prompt act"() {
+    const before = (await turns())[1][1];
+    for (const [id, value] of [["temperature", "1.5"], ["seed", "3"]]) await set(id, value);
+    await page.ask(`by("fresh").click()`);
+    await send("Say something.");
+    await page.until(idle);
+    assert.notEqual((await turns())[1][1], before);
+    await set("temperature", "0"), await set("system", "Be brief.");
+    await page.ask(`by("fresh").click()`);
+    await send("Say something.");
+    await page.until(idle);
+    assert.notEqual((await turns())[1][1], before);
+  },
+
+  async "an answer can be stopped, and the talk goes on"() {
+    await set("max_tokens", "900");
+    await send("And more?");
+    await page.until(`by("send").textContent === "Stop" && document.querySelector(".turn:last-child").children[1].textContent`);
+    await page.ask(`by("ask").requestSubmit()`);
+    await page.until(idle);
+    assert.match((await turns()).at(-1)[2], /stopped/);
+    await set("max_tokens", "24");
+    await send("Go on.");
+    await page.until(idle);
+    assert.match((await turns()).at(-1)[2], /24 tokens/);
+    await page.photograph(`${folder}/chat.png`);
+  },
+
+  async "what the server refuses is said"() {
+    await set("key", "wrong");
+    await send("More.");
+    await page.until(`document.querySelector(".turn.error")`);
+    assert.match((await turns()).at(-1)[1], /API key/i);
+  },
+
+  async "the board draws the curves of a run and shows its answers"() {
+    await page.open(board);
+    await page.until(`document.querySelectorAll("#charts figure polyline").length > 0`);
+    const captions = await page.ask(`[...document.querySelectorAll("figcaption")].map((c) => c.firstChild.textContent)`);
+    for (const wanted of ["loss", "memory(GiB)"]) assert.ok(captions.includes(wanted), `${captions}`);
+    assert.match(await page.ask(`document.querySelector(".run").textContent`), /ended/);
+    await page.ask(`document.querySelector(".run input").click()`);
+    await page.until(`document.querySelectorAll("#charts figure").length === 0 && !document.getElementById("empty").hidden`);
+    await page.ask(`document.querySelector(".run input").click()`);
+    await page.until(`document.querySelectorAll("#charts figure").length > 0`);
+    await page.photograph(`${folder}/board.png`);
+  },
+
+  async "no script fails on the way"() {
+    assert.deepEqual(page.complaints, []);
+  },
+};
+
+let failed = 0;
+for (const [name, check] of Object.entries(checks)) {
+  try {
+    await check();
+    console.log(`ok      ${name}`);
+  } catch (error) {
+    ++failed;
+    console.log(`FAILED  ${name}: ${error.stack ?? error}`);
+  }
+}
+await page.close();
+process.exit(failed ? 1 : 0);
