@@ -57,17 +57,17 @@ at::Tensor passed(Module& module, const MoeMlp& mlp, const NamedTensors& whole, 
   return y.detach();
 }
 
-struct Case {
+struct RanksCase {
   const char* name;
   MeshSizes sizes;
   int ranks;
   bool stacked = false;
 };
 
-class ExpertsOnRanks : public ::testing::TestWithParam<Case> {};
+class ExpertsOnRanks : public ::testing::TestWithParam<RanksCase> {};
 
 TEST_P(ExpertsOnRanks, GiveWhatOneRankGives) {
-  const Case& c = GetParam();
+  const RanksCase& c = GetParam();
   const auto one = mixture(c.stacked);
   const NamedTensors whole = weights_of(*one);
   const int readers = c.ranks / c.sizes.tp;
@@ -98,9 +98,9 @@ TEST_P(ExpertsOnRanks, GiveWhatOneRankGives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, ExpertsOnRanks,
-                         ::testing::Values(Case{"matrices", {.tp = 3}, 3}, Case{"experts", {.ep = 2}, 4},
-                                           Case{"both", {.tp = 2, .ep = 2}, 4},
-                                           Case{"one_tensor_in_the_file", {.ep = 3}, 3, true}),
+                         ::testing::Values(RanksCase{"matrices", {.tp = 3}, 3}, RanksCase{"experts", {.ep = 2}, 4},
+                                           RanksCase{"both", {.tp = 2, .ep = 2}, 4},
+                                           RanksCase{"one_tensor_in_the_file", {.ep = 3}, 3, true}),
                          [](const auto& info) { return info.param.name; });
 
 // In inference all ranks have the same tokens, and sum what their own experts make of them.
