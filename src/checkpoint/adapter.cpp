@@ -197,9 +197,6 @@ at::Device device_of(Model& model) {
   return device;
 }
 
-}  // namespace
-
-namespace {
 // Of a layer's factors: the device of its weight, which of an expert in a stack that ranks share out is not there.
 at::TensorOptions factor_options(Adaptable& layer, Model& model, at::ScalarType type) {
   const at::Tensor& weight = layer.weight().data;
@@ -246,9 +243,6 @@ std::set<std::string> keys_of(const std::map<std::string, std::string>& map) {
   return keys;
 }
 
-}  // namespace
-
-namespace {
 void check_init(const LoraConfig& config) {
   if (config.kind == "lora") return check_lora_init(config.init);
   require(config.init == "true" || config.init == "false", Fault::Usage, "--init_weights ", config.init, " with ",

@@ -450,7 +450,8 @@ int run(const EvalOptions& o) {
   write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers, marks, true);
   const auto none = std::count(answers.begin(), answers.end(), "");
   if (none > 0) log_warning(none, " answers are missing, which count as wrong ones");
-  Json report = {{"model", o.model.empty() ? o.base_url : o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
+  Json report = {
+      {"model", o.model.empty() ? o.base_url : o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
   std::vector<std::vector<std::string>> table = {{"set", "subset", "metric", "rows", "score"}};
   for (const EvalScore& s : eval_scores(o, marks)) {
     table.push_back({s.set, s.group.empty() ? "all" : s.group, s.metric, std::to_string(s.count), fixed(s.score)});

@@ -113,7 +113,7 @@ class Engine : public TextEngine {
 
   // The thread's own.
   std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<KvCache> cache_;  // none while asleep
+  std::unique_ptr<KvCache> cache_;           // none while asleep
   std::unique_ptr<DraftModel> draft_model_;  // with a cache of its own, whose blocks are those of cache_
   StepBuilder builder_;
   Sampler sampler_;

@@ -59,8 +59,7 @@ using StateForm = std::variant<DeltaForm, MambaForm, LightningForm>;
 
 inline StateShape state_shape(const StateForm& form) {
   if (const auto* d = std::get_if<DeltaForm>(&form))
-    return {d->taps - 1, 2 * d->keys() + d->values(), d->value_heads, d->key_dim,
-            d->value_dim};
+    return {d->taps - 1, 2 * d->keys() + d->values(), d->value_heads, d->key_dim, d->value_dim};
   if (const auto* m = std::get_if<MambaForm>(&form)) return {m->taps - 1, m->mixed(), m->heads, m->state, m->head_dim};
   const auto& l = std::get<LightningForm>(form);
   return {0, 0, l.heads, l.head_dim, l.head_dim};

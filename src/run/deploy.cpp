@@ -115,8 +115,8 @@ int serve_copies(const DeployOptions& o, ServiceSpec service, AnswerRanks& ranks
     server.wait(watch), server.stop();
     return 0;
   }
-  const auto front =
-      std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, std::move(urls), /*verbose=*/false);
+  const auto front = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, std::move(urls),
+                                                 /*verbose=*/false);
   HttpServer door(http_server_spec(o), front);
   log_info(ranks.copies(), " copies of the model answer");
   say_where(o, door.port());

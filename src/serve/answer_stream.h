@@ -19,7 +19,7 @@ namespace apus {
 
 struct Usage {
   int64_t prompt = 0, completion = 0, cached = 0;
-  int64_t reasoning = 0;  // of the completion: its thoughts, with the marks around them
+  int64_t reasoning = 0;              // of the completion: its thoughts, with the marks around them
   int64_t drafted = 0, accepted = 0;  // tokens that were guessed, and those of the completion among them
 };
 

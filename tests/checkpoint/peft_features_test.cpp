@@ -168,7 +168,8 @@ TEST(PeftFeatures, RowsAreNamedByIdsAndTexts) {
   EXPECT_EQ(listed({}), Rows());
   EXPECT_EQ(listed({"5", "<a>"}), (Rows{{"", {5, 3}}}));
   EXPECT_EQ(listed({R"([5, "<a>"])"}), (Rows{{"", {5, 3}}}));
-  EXPECT_EQ(listed({R"({"lm_head": [1], "embed_tokens": [2, 3]})"}), (Rows{{"embed_tokens", {2, 3}}, {"lm_head", {1}}}));
+  EXPECT_EQ(listed({R"({"lm_head": [1], "embed_tokens": [2, 3]})"}),
+            (Rows{{"embed_tokens", {2, 3}}, {"lm_head", {1}}}));
   for (const char* wrong : {"{}", "[]", "[1.5]", R"({"lm_head": 1})", R"({"": [1]})", "[1"})
     test::refusal(Fault::Usage, [&] { listed({wrong}); });
 }

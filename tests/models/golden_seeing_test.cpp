@@ -8,7 +8,6 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
-
 #include <torch/csrc/autograd/function.h>
 
 #include <map>

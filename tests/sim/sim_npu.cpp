@@ -108,8 +108,8 @@ struct SimGuard final : c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(PrivateUse1, SimGuard);
 
 #ifdef SIM_HAS_HOOKS
-// As the vendor's library does on loading: libtorch 2.x calls the device npu and takes it, not a GPU it was built for, as
-// the accelerator whose streams the backward pass waits for.
+// As the vendor's library does on loading: libtorch 2.x calls the device npu and takes it, not a GPU it was built for,
+// as the accelerator whose streams the backward pass waits for.
 struct SimHooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const { return true; }
   bool isAvailable() const { return true; }

@@ -79,8 +79,8 @@ class Scheduler {
   };
   explicit Scheduler(Spec spec);
 
-  void add(SequenceSpec sequence);     // Fault::Usage when it could never run
-  StepPlan next();                     // empty: nothing to do
+  void add(SequenceSpec sequence);  // Fault::Usage when it could never run
+  StepPlan next();                  // empty: nothing to do
   // How many tokens may be guessed behind an item that is one token of an answer: what its length, the step's tokens,
   // of which `taken` more are, and free blocks, which it takes, allow.
   int64_t room_to_draft(const StepPlan& plan, const StepPlan::Item& item, int64_t wanted, int64_t taken = 0);

@@ -6,10 +6,16 @@
 namespace apus {
 
 namespace {
+// name                 hidden layers heads kv dim ffn vocab positions theta tied mixture
+const std::vector<Preset> presets = {
+    {"qwen3.5-9b-text", 4096, 32, 16, 4, 256, 12288, 248320, 262144, 1e7, false},
+};
+
 const RegisterFamily qwen3_5_text("qwen3_5_text", {.title = "Qwen3.5, text part",
                                                    .architecture = "Qwen3_5ForCausalLM",
                                                    .read = read_qwen3_5,
-                                                   .says = qwen3_5_says()});
+                                                   .says = qwen3_5_says(),
+                                                   .presets = presets});
 }  // namespace
 
 }  // namespace apus
