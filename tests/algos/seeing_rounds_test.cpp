@@ -115,7 +115,10 @@ TEST(SeeingRounds, OfDistillation) {
     Sampling sampling;
     sampling.temperature = 0.9, sampling.ignore_eos = true;
     Gkd gkd(o);
-    gkd.begin({.loop = loop, .sampling = sampling, .device = golden::device()});
+    gkd.begin({.loop = loop,
+               .tokenizer = Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"),
+               .sampling = sampling,
+               .device = golden::device()});
     Rollout rollout(*seen.model, seen.options(), {.max_sequences = 8});
     return test::step_of(gkd, {.policy = *seen.model, .rollout = &rollout, .others = {{"teacher", {teacher.get()}}}},
                          {samples});
