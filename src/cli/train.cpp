@@ -18,6 +18,7 @@
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "cli/shared_parts.h"
+#include "cli/started_ranks.h"
 #include "data/source/dataset_ref.h"
 #include "dist/launch/environment.h"
 
@@ -221,13 +222,6 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
       exact[option->name] = all[option->name];
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
-
-namespace {
-int64_t started_ranks() {
-  const auto launched = read_launch(process_environment());
-  return launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
-}
-}  // namespace
 
 // A rehearsal that is started as one process stands for as many as share a row, or a group of answers.
 int64_t TrainCommandOptions::ranks() const {

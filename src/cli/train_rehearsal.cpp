@@ -4,7 +4,7 @@
 
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
-#include "cli/shared_parts.h"
+#include "cli/started_ranks.h"
 #include "cli/train.h"
 
 namespace apus {
