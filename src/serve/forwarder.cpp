@@ -199,12 +199,10 @@ struct Forwarder::Transfers {
 
 Forwarder::Forwarder(Access access, std::string base_url, bool verbose)
     : access_(std::move(access)),
-      verbose_(verbose),
       transfers_(std::make_unique<Transfers>(std::vector{std::move(base_url)}, access_.api_key.empty(), verbose)) {}
 
 Forwarder::Forwarder(Access access, std::vector<std::string> base_urls, bool verbose)
     : access_(std::move(access)),
-      verbose_(verbose),
       transfers_(std::make_unique<Transfers>(std::move(base_urls), /*key=*/true, verbose)) {}
 
 Forwarder::~Forwarder() = default;

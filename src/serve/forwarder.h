@@ -29,7 +29,6 @@ class Forwarder : public HttpService {
  private:
   struct Transfers;
   const Access access_;
-  const bool verbose_;
   std::atomic<bool> draining_{false};
   std::unique_ptr<Transfers> transfers_;
 };

@@ -14,11 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-bool exists(const std::string& path) {
-  std::error_code code;
-  return fs::exists(path, code);
-}
-
 // Standard output, a pipe, a device: nothing can be read back from it.
 bool is_stream(const std::string& path) {
   std::error_code code;
