@@ -88,6 +88,7 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
     return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
   };
   if (module == model.backbone + ".embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
+  if (p.pieces.empty()) return 0;
   const auto experts = static_cast<double>(p.shape[0]);
   const int64_t in = p.shape.back(), out = p.shape[p.shape.size() - 2];  // of one piece
   double ranks = 0, elements = 0;

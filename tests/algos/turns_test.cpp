@@ -83,7 +83,7 @@ TEST(Turns, ADistilledModelIsComparedInItsOwnTokens) {
   const auto teacher = golden::owned_model(golden::Case("train_qwen2").dir / "checkpoint");
   std::vector<Update> updates =
       gkd.collect(run.actors({{"teacher", {teacher.get()}}}), {*learning::Tasks(5, 4, true).next()});
-  Batch& batch = updates.at(0).at(0);
+  Batch batch = updates.at(0).at(0).to(golden::device());
   EXPECT_GE(observations(batch), 2);
   set_training(batch.step, {});
   const Loss loss = gkd.loss(run.held.back(), batch, Forward{});
