@@ -64,6 +64,19 @@ std::filesystem::path ScoreOptions::ranks_dir() const {
   return (named.has_parent_path() ? named.parent_path() : ".") / "logs" / local_time("%Y%m%d-%H%M%S");
 }
 
+void ScoreOptions::prepare_plan(OptionTable& v, int64_t devices) {
+  RankOptions::resolve(v);
+  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+}
+
+PlanSpec ScoreOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
+  PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, facts);
+  spec.train.devices = static_cast<int>(devices);
+  hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  return spec;
+}
+
 void ScoreOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(model);
   r.adapters(adapters);
@@ -72,10 +85,7 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
   if (placed()) return r.placement({*this, *this, nullptr, adapter()});
-  PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, device_facts(device));
-  hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
-  r.plan(spec);
+  r.plan(plan_spec(config, device_facts(device)));
 }
 
 namespace {

@@ -8,6 +8,8 @@
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
+struct DeviceFacts;
+struct PlanSpec;
 
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RankOptions, RunOptions {
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
@@ -30,6 +32,8 @@ struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOp
   int64_t ranks() const { return ranks_of_copy(); }
   std::filesystem::path ranks_dir() const;
   void rehearse(Rehearsal& r) const;
+  void prepare_plan(OptionTable& v, int64_t devices);
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
 };
 
 }  // namespace apus

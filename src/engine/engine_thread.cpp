@@ -261,7 +261,8 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
     Active& a = active_.at(s.id);
     const int64_t top = a.request.sampling.prompt_logprobs;
     const int64_t end = std::min(item.begin + item.count, s.prompt - 1);
-    // After a preemption some rows come again, and all of them where the answer has begun and the receiver has been told.
+    // After a preemption some rows come again, and all of them where the answer has begun and the receiver has been
+    // told.
     const auto known = static_cast<int64_t>(a.prompt.size());
     const bool wanted = top >= 0 && std::ssize(s.tokens) == s.prompt;
     for (int64_t i = std::max(item.begin, known - 1); wanted && i < end; i += kScoredRows) {

@@ -40,8 +40,8 @@ std::string fault_of_argument(const std::string& name, const Json& value, const 
 std::vector<ToolCall> called_tools(const std::string& text, const Json& tools) {
   for (const ToolFormat format :
        {ToolFormat::Hermes, ToolFormat::QwenCoder, ToolFormat::Glm, ToolFormat::SeedOss, ToolFormat::DeepSeek,
-        ToolFormat::Mistral, ToolFormat::Kimi, ToolFormat::ToolList,
-        ToolFormat::ToolCalls, ToolFormat::Plugin, ToolFormat::Harmony, ToolFormat::React, ToolFormat::Flower, ToolFormat::Llama3}) {
+        ToolFormat::Mistral, ToolFormat::Kimi, ToolFormat::ToolList, ToolFormat::ToolCalls, ToolFormat::Plugin,
+        ToolFormat::Harmony, ToolFormat::React, ToolFormat::Flower, ToolFormat::Llama3}) {
     ChatParserOptions options;
     options.format = format, options.tools = &tools;
     if (std::vector<ToolCall> calls = parse_chat(text, options).calls; !calls.empty()) return calls;

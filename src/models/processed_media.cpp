@@ -78,8 +78,8 @@ class ProcessedMedia {
   }
   // Spectrograms [sounds, mels, frames] and which of the frames are heard: the first ones of each.
   void add_sounds(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
-    require(has(kSounds) && has(kHeard), Fault::Data, where(), "'", kSounds, "' and '", kHeard,
-            "' belong together; '", has(kSounds) ? kHeard : kSounds, "' is missing");
+    require(has(kSounds) && has(kHeard), Fault::Data, where(), "'", kSounds, "' and '", kHeard, "' belong together; '",
+            has(kSounds) ? kHeard : kSounds, "' is missing");
     const at::Tensor all = file_->tensor(kSounds).to(at::kFloat).contiguous();
     const at::Tensor heard = file_->tensor(kHeard).to(at::kLong).contiguous();
     require(all.dim() == 3 && heard.dim() == 2 && heard.size(0) == all.size(0) && heard.size(1) == all.size(2),

@@ -19,7 +19,7 @@ struct GradientSum::Member {
   std::string name;
   at::Tensor param;
   size_t bucket = 0;
-  int64_t offset = 0;  // elements
+  int64_t offset = 0;                 // elements
   int parts = 0, parts_expected = 0;  // 0: not learnt yet
   std::unique_ptr<GradientHook> hook;
 };

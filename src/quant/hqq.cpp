@@ -78,8 +78,7 @@ class Hqq final : public Matrix, public Coded {
       const int64_t r = row * groups + n, down = table_.shift(r, form_);
       const auto* held = reinterpret_cast<const uint8_t*>(codes_.data) + r % table_.per_part * table_.columns;
       for (int64_t c = 0; c < form_.group; ++c)
-        out.code[n * form_.group + c] =
-            static_cast<uint8_t>(((held[c] >> down) & ((1 << form_.bits) - 1)) - shift);
+        out.code[n * form_.group + c] = static_cast<uint8_t>(((held[c] >> down) & ((1 << form_.bits) - 1)) - shift);
       out.scale[n] = number_at(scales_, r);
       out.zero[n] = number_at(zeros_, r) - static_cast<float>(shift);
     }

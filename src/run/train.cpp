@@ -411,8 +411,8 @@ int rehearse(const TrainRehearsal& asked) {
   const TrainData data = open_train_data(o, *algorithm, o.model, scratch.dir),
                   shown = shown_rows(o, *algorithm, scratch.dir, {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
-  asked.longest = data.longest;
-  if (data.media) asked.media = data.media();
+  asked.rows.longest = data.longest;
+  if (data.media) asked.rows.media = data.media();
   return 0;
 }
 

@@ -50,7 +50,7 @@ TEST(Gae, ReturnsWithLambdaOneAreTheRewardsToCome) {
   const Numbers rewards = {0.3, -0.2, 0.5, 1};
   for (const Numbers& values : {kValues, Numbers{9, -3, 2, 0}})
     expect_values(gains_of(rewards, values, kAll, 0.9, 1).returns,
-                {0.3 - 0.18 + 0.405 + 0.729, -0.2 + 0.45 + 0.81, 0.5 + 0.9, 1}, 1e-12);
+                  {0.3 - 0.18 + 0.405 + 0.729, -0.2 + 0.45 + 0.81, 0.5 + 0.9, 1}, 1e-12);
 }
 
 TEST(Whitening, KnownNumbers) {
@@ -64,7 +64,7 @@ TEST(Whitening, KnownNumbers) {
   std::vector<Numbers> kept = {{0, 0, 2}};
   whiten(kept, {{1, 1, 1}}, false, one);
   expect_values(kept[0], {2.0 / 3 - 1 / std::sqrt(3.0), 2.0 / 3 - 1 / std::sqrt(3.0), 2.0 / 3 + 2 / std::sqrt(3.0)},
-              1e-6);
+                1e-6);
 }
 
 TEST(Whitening, AllAlikeIsZero) {

@@ -24,7 +24,8 @@ TEST(IdRows, AreUsedAsTheyAre) {
   EXPECT_EQ(sample.trained, (std::vector<uint8_t>{0, 0, 1, 1}));
   EXPECT_EQ(sample_of_ids(third_row(R"({"input_ids": [5, 6, 7]})"), "", {}).trained, (std::vector<uint8_t>{0, 1, 1}));
 
-  const Row pair = third_row(R"({"chosen_input_ids": [1, 2], "chosen_labels": [-100, 2], "rejected_input_ids": [1, 3]})");
+  const Row pair =
+      third_row(R"({"chosen_input_ids": [1, 2], "chosen_labels": [-100, 2], "rejected_input_ids": [1, 3]})");
   EXPECT_EQ(normalize_row(pair, {}), pair.value);
   EXPECT_TRUE(has_ids(pair, "chosen_"));
   EXPECT_FALSE(has_ids(pair, ""));

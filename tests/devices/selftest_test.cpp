@@ -31,7 +31,8 @@ TEST(SelfTest, TheTrialHoldsOurOwnProducts) {
 }
 
 TEST(SelfTest, EveryOperatorIsTried) {
-  std::set<std::string> tried{"embedding_add_rows", "pack_linear", "pack_codes"};  // inside embedding, packed_linear and coded_linear
+  std::set<std::string> tried{"embedding_add_rows", "pack_linear",
+                              "pack_codes"};  // inside embedding, packed_linear and coded_linear
   for (const OperatorCase& c : operator_cases(16)) tried.insert(c.op);
   for (const OpChoice& op : op_choices(*open_device("cpu").kind)) {
     std::string name = op.op == "low_rank_backward" ? "add_low_rank" : op.op;

@@ -36,8 +36,8 @@ class Chat {
   std::vector<int32_t> encode(const std::string& text) const;     // prompt() is encode(text())
   // A conversation for a model that gives numbers: as prompt(), and without a template its texts and an end mark.
   std::vector<int32_t> text_ids(const ChatRequest& request) const;
-  std::string template_text(bool with_tools) const;               // Jinja; "" without a template
-  ToolFormat tool_format() const;                                 // of calls in answers
+  std::string template_text(bool with_tools) const;  // Jinja; "" without a template
+  ToolFormat tool_format() const;                    // of calls in answers
   // The tokens that end a turn in this template, beside the checkpoint's eos: what stands behind an assistant's text.
   const std::vector<int32_t>& turn_ends() const { return turn_ends_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

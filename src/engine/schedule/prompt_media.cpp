@@ -13,9 +13,8 @@ constexpr size_t kLongestDigest = 128;
 
 // Its tokens stand among those of the video before it, or behind some of them.
 bool is_sound_of(const MediaItem& video, const MediaItem& m) {
-  return video.content && video.content->type == MediaType::Video && m.content &&
-         m.content->type == MediaType::Audio && m.begin > video.begin &&
-         m.begin + m.length >= video.begin + video.length;
+  return video.content && video.content->type == MediaType::Video && m.content && m.content->type == MediaType::Audio &&
+         m.begin > video.begin && m.begin + m.length >= video.begin + video.length;
 }
 }  // namespace
 
@@ -28,8 +27,9 @@ void check_media(std::span<const MediaItem> media, int64_t prompt_tokens) {
     require(m.begin >= 0 && m.length > 0 && m.begin < prompt_tokens && m.length <= prompt_tokens - m.begin,
             Fault::Usage, "media ", i, ": its ", m.length, " tokens from token ", m.begin,
             " on do not lie inside the prompt of ", prompt_tokens, " tokens");
-    require(m.begin >= free_from || (i > 0 && is_sound_of(media[i - 1], m)), Fault::Usage, "media ", i, " begins at token ", m.begin,
-            ", but the one before it ends at ", free_from, "; spans must follow the prompt and not overlap");
+    require(m.begin >= free_from || (i > 0 && is_sound_of(media[i - 1], m)), Fault::Usage, "media ", i,
+            " begins at token ", m.begin, ", but the one before it ends at ", free_from,
+            "; spans must follow the prompt and not overlap");
     free_from = m.begin + m.length;
   }
 }

@@ -54,7 +54,7 @@ TEST(LabelLosses, AreWhatTheFormulasGive) {
   const at::Tensor holds_SN = in_double({0, 0, 1, 1, 1, 0}, {2, 3});
   const auto plus = [](double x) { return std::log1p(std::exp(x)); };
   expect_values(label_losses(logit_SN, holds_SN, Problem::Multi),
-              {(plus(1) + plus(2) + plus(-3)) / 3, (2 * plus(0) + plus(-1)) / 3});
+                {(plus(1) + plus(2) + plus(-3)) / 3, (2 * plus(0) + plus(-1)) / 3});
   expect_values(labelled_right(logit_SN, holds_SN, Problem::Multi), {0, 1});
   expect_values(label_losses(logit_SN, holds_SN, Problem::Regression), {(1 + 4 + 4) / 3.0, (1 + 1 + 1) / 3.0});
   EXPECT_THROW(problem_named("ranking"), Error);
@@ -128,9 +128,9 @@ TEST(VectorLosses, InfonceComparesWithAllOrWithTheOwn) {
   const Infonce i;
   const double right0 = std::cos(0.2), right1 = std::cos(0.2);
   expect_values(i.losses({}),
-              {Infonce::nll(right0, i.likeness(0.1, 0, 5), 0.1), Infonce::nll(right1, i.likeness(2.0, 0, 5), 0.1)});
+                {Infonce::nll(right0, i.likeness(0.1, 0, 5), 0.1), Infonce::nll(right1, i.likeness(2.0, 0, 5), 0.1)});
   expect_values(i.losses({.temperature = 0.5, .use_batch = false}),
-              {Infonce::nll(right0, i.likeness(0.1, 0, 2), 0.5), Infonce::nll(right1, i.likeness(2.0, 2, 5), 0.5)});
+                {Infonce::nll(right0, i.likeness(0.1, 0, 2), 0.5), Infonce::nll(right1, i.likeness(2.0, 2, 5), 0.5)});
 }
 
 TEST(VectorLosses, InfonceLeavesOutFakesAndTakesInOthers) {
@@ -138,8 +138,8 @@ TEST(VectorLosses, InfonceLeavesOutFakesAndTakesInOthers) {
   i.document[3] = 0.1;  // of the second query, and the very text of the first
   // For the first query only what is at most 0.005 liker than its document stays.
   expect_values(i.losses({.mask_fake_negative = true, .fake_neg_margin = 0.005}),
-              {Infonce::nll(std::cos(0.2), {std::cos(0.2), std::cos(0.9), std::cos(2.1), std::cos(2.9)}, 0.1),
-               Infonce::nll(std::cos(0.2), i.likeness(2.0, 0, 5), 0.1)});
+                {Infonce::nll(std::cos(0.2), {std::cos(0.2), std::cos(0.9), std::cos(2.1), std::cos(2.9)}, 0.1),
+                 Infonce::nll(std::cos(0.2), i.likeness(2.0, 0, 5), 0.1)});
   std::vector<double> with_queries = i.likeness(0.1, 0, 5), with_documents = with_queries;
   with_queries.push_back(std::cos(1.9));
   for (const size_t d : {1, 2, 3, 4}) with_documents.push_back(std::cos(i.document[0] - i.document[d]));
