@@ -213,10 +213,17 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
   return sets;
 }
 
+void take_media(const InferOptions& o, std::vector<QuestionSet>& rows) {
+  const bool media = !o.client() && open_media_processor(o.model, nullptr, o.media) != nullptr;
+  for (QuestionSet& set : rows) {
+    set.normalize.media = media;
+    if (o.client()) set.normalize.no_media = "they are not sent to servers";
+  }
+}
+
 RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
   std::vector<QuestionSet> rows = o.rows.empty() ? o.question_sets() : o.rows;
-  const bool media = !o.client() && gives_words(o) && open_media_processor(o.model, nullptr, o.media) != nullptr;
-  for (QuestionSet& set : rows) set.normalize.media = media;
+  take_media(o, rows);
   return {.rows = std::move(rows),
           .sample = o.val_dataset_sample,
           .strict = o.strict,

@@ -64,6 +64,8 @@ struct InferOptions : ModelOptions,
   std::filesystem::path ranks_dir() const;
 };
 
+// Says to the rows' readers whether the model takes images, videos and sounds.
+void take_media(const InferOptions& options, std::vector<QuestionSet>& rows);
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);
 // Beside the model, or here when it is a server's; named after the time.
 // An unfinished one is gone on with by naming it.

@@ -11,8 +11,13 @@ class Rehearsal;  // cli/rehearsal.h
 
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RankOptions, RunOptions {
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
-  // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input.
+  // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input; #N behind a name: its first N rows.
   std::vector<std::string> dataset;
+  struct File {
+    std::string path;
+    std::optional<int64_t> rows;  // the first so many; none: all
+  };
+  std::vector<File> files() const;
   std::string encoding;               // of text files; empty: UTF-8
   std::string result_path;            // empty or "-": standard output
   std::string dump_logits;            // safetensors file; empty: none

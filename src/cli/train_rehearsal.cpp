@@ -60,7 +60,7 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
         static_cast<double>(std::min<int64_t>(256, per_device_train_batch_size * micro_batches) * spec.row_tokens) *
         cache_bytes_per_token(spec.model, spec.element());
   }
-  hold_quantised(spec, config, quantise);
+  if (lora()) hold_quantised(spec, config, quantise);  // all weights are trained as plain ones
   r.plan(spec);
 }
 

@@ -51,7 +51,8 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                                                            // No block knows the states behind it.
                                                            .caching = spec.prefix_caching && !states},
                                                   .max_sequences = states ? size.seats : spec.max_sequences,
-                                                  .max_step_tokens = spec.max_step_tokens});
+                                                  .max_step_tokens = spec.max_step_tokens,
+                                                  .short_context = model.short_context()});
   cache_ = new_cache();
   if (hooks_.draft)
     draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);

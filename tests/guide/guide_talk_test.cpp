@@ -15,7 +15,8 @@ const Json kTools = Json::parse(R"([
   {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "required": ["zone"]}}}])");
 
 constexpr ToolFormat kFormats[] = {ToolFormat::Hermes,  ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
-                                   ToolFormat::Mistral, ToolFormat::Kimi,   ToolFormat::ToolCalls, ToolFormat::Harmony};
+                                   ToolFormat::Mistral, ToolFormat::Kimi,   ToolFormat::ToolCalls, ToolFormat::Harmony,
+                                   ToolFormat::Glm};
 
 std::unique_ptr<Constraint> talk(ToolFormat format, bool reasoning = false, bool in_reasoning = false) {
   return guide_talk(bundled().words, {.format = format, .tools = &kTools, .strict_only = true}, reasoning,
@@ -43,6 +44,12 @@ Calls calls_of(ToolFormat format) {
           "<function=weather>\n<parameter=city>\nBern\n</parameter>\n<parameter=days>\n9\n</parameter>\n</function>",
           "<tool_call>\n<function=other>\n</function>\n</tool_call>",
           "<tool_call>\n<function=now>\n<parameter=x>\n[1]\n</parameter>\n</function>\n</tool_call>"};
+    case ToolFormat::Glm:  // breaks between the marks or none
+      return {"Look.\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bern</arg_value>\n</tool_call>",
+              "<tool_call>weather<arg_key>city</arg_key><arg_value>Bern</arg_value><arg_key>days</arg_key>"
+              "<arg_value>9</arg_value></tool_call>",
+              "<tool_call>other\n</tool_call>",
+              "<tool_call>now<arg_key>x</arg_key><arg_value>[1]</arg_value></tool_call>"};
     case ToolFormat::DeepSeek:
       return {
           "Look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": "
