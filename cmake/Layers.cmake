@@ -25,6 +25,7 @@ set(APUS_HOST_FILES
     checkpoint/gguf_folder.cpp
     checkpoint/gguf_settings.cpp
     checkpoint/gguf_tokenizer.cpp
+    checkpoint/newest_checkpoint.cpp
     checkpoint/ollama.cpp
     checkpoint/quantise_checkpoint.cpp
     checkpoint/quantised_weights.cpp
@@ -111,6 +112,8 @@ if(NOT APUS_HOST_ONLY)
   list(REMOVE_ITEM heavy_sources ${host_sources} ${host_extra})
   if(NOT APUS_TORCH_CUDA)
     list(FILTER heavy_sources EXCLUDE REGEX "/devices/cuda/")
+  else()
+    list(FILTER heavy_sources EXCLUDE REGEX "/devices/without_cuda\\.cpp$")
   endif()
   # Two preludes: operators and devices register with the dispatcher, whose headers cost others ten seconds a file.
   set(op_sources ${heavy_sources})

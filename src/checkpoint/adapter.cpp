@@ -366,15 +366,18 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   return adapter;
 }
 
-void load_adapter_beside(Model& model, const fs::path& dir, const std::string& name, at::ScalarType type,
-                         const ReadWeight& read) {
-  at::NoGradGuard no_grad;
+bool changes_base(const fs::path& dir) {
   const LoraConfig config = read_adapter_config(dir);
   const fs::path weights = adapter_folder(dir) / kWeights;
   const bool whole = fs::exists(weights) && !saved_in(AdapterFile(weights, config), config).empty();
+  return whole || !config.modules_to_save.empty() || !config.token_rows.empty() || config.bias != "none";
+}
+
+void load_adapter_beside(Model& model, const fs::path& dir, const std::string& name, at::ScalarType type,
+                         const ReadWeight& read) {
+  at::NoGradGuard no_grad;
   require(
-      !whole && config.modules_to_save.empty() && config.token_rows.empty() && config.bias == "none", Fault::Usage,
-      "the adapter ", dir.string(),
+      !changes_base(dir), Fault::Usage, "the adapter ", dir.string(),
       " trained parameters of the base model itself (modules_to_save, trainable_token_indices or biases), so that it "
       "cannot share the model with others; serve it alone, or merge it by `apus export --merge_lora true`");
   try {

@@ -17,6 +17,7 @@ void RankOptions::fields(OptionTable& v) {
   v("tensor_model_parallel_size", tensor_model_parallel_size,
     "so many processes share out the model's matrices: heads of attention and their cache, feed-forward, vocabulary; "
     "they are started where nobody has")
+      .common()
       .alias("tensor_parallel_size")
       .at_least(1);
   v("expert_model_parallel_size", expert_model_parallel_size,

@@ -118,23 +118,26 @@ void EvalOptions::fields(OptionTable& v) {
   for (const Benchmark& one : benchmarks()) names.emplace_back(one.name);
   v("eval_dataset", eval_dataset,
     "what is asked: " + join(names) + "; each with =FILES for rows that are here: mmlu=rows.jsonl")
+      .common()
       .required();
-  v("eval_limit", eval_limit, "only the first n rows of each").at_least(1);
+  v("eval_limit", eval_limit, "ask only the first n rows of each set").common().at_least(1);
   v("eval_method", eval_method,
     "generate: the model writes an answer. logprobs: the likeliest of the choices is its answer")
       .choices({"generate", "logprobs"});
   v("num_samples", num_samples, "answers to each question, of which the mean counts; several need --temperature")
+      .common()
       .at_least(1)
       .at_most(1000);
   v("eval_run_code", eval_run_code,
     "humaneval: run the programs that the model writes, by python3, which may neither write files nor start processes "
-    "nor reach a network");
+    "nor reach a network")
+      .common();
   v("eval_dataset_args", eval_dataset_args,
     "by set: {\"mmlu\": {\"dataset_id\": files or a hub's id, \"subset_list\": [subjects], \"few_shot_num\": examples "
     "before each question}}");
   v("eval_generation_config", eval_generation_config,
     "{\"max_tokens\", \"temperature\", ...}: the flags of those names, together");
-  v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it");
+  v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it").common();
   v("eval_backend", eval_backend, "Native, OpenCompass: the program's own evaluation")
       .choices({"Native", "OpenCompass", "VLMEvalKit"});
   v.no_effect({"local_dataset"}, "rows are looked for here, then on the hub");
@@ -340,11 +343,15 @@ const Benchmark& benchmark_of(const EvalOptions& o, const EvalOptions::Question&
 }
 }  // namespace
 
-std::vector<double> eval_marks(const EvalOptions& o, const std::vector<std::string>& answers) {
+std::vector<double> eval_marks(const EvalOptions& o, const std::vector<std::string>& answers,
+                               const std::vector<double>& known) {
   std::vector<double> marks(answers.size());
   in_parallel(answers.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
     const EvalOptions::Question& q = o.questions[i / static_cast<size_t>(o.num_samples)];
-    if (!answers[i].empty()) marks[i] = benchmark_of(o, q).judge(q.item, q.row, answers[i]);
+    if (i < known.size() && !std::isnan(known[i]))
+      marks[i] = known[i];
+    else if (!answers[i].empty())
+      marks[i] = benchmark_of(o, q).judge(q.item, q.row, answers[i]);
   });
   return marks;
 }
@@ -370,9 +377,41 @@ void write_reviews(const EvalOptions& o, const fs::path& file, const std::vector
 
 namespace {
 
-// The answers, num_samples for each question; empty: none came.
-std::vector<std::string> asked(const EvalOptions& o) {
-  const InferOptions& infer = o;
+// Says what became of each answer as it comes, or of every hundredth part of many, and keeps its mark.
+class Running {
+ public:
+  Running(const EvalOptions& o, std::vector<double>& marks) : o_(o), marks_(marks) {
+    marks_.assign(o.questions.size() * static_cast<size_t>(o.num_samples), NAN);
+  }
+  void hear(const Json& row, const std::string& answer) {
+    const auto i = row.value(kRow, size_t{0});
+    const EvalOptions::Question& q = o_.questions.at(i / static_cast<size_t>(o_.num_samples));
+    const Benchmark& benchmark = benchmark_of(o_, q);
+    marks_[i] = answer.empty() ? 0 : benchmark.judge(q.item, q.row, answer);
+    sum_ += marks_[i], ++done_;
+    const size_t step = std::max<size_t>(1, marks_.size() / 100);
+    if (done_ % step != 0) return;
+    log_info("eval ", done_, "/", marks_.size(), ": ", benchmark.name, ", ",
+             step == 1 ? str(marks_[i] >= 1  ? "right"
+                             : marks_[i] > 0 ? fixed(marks_[i])
+                                             : "wrong",
+                             ", ")
+                       : std::string(),
+             fixed(sum_ / static_cast<double>(done_)), " so far");
+  }
+
+ private:
+  const EvalOptions& o_;
+  std::vector<double>& marks_;
+  size_t done_ = 0;
+  double sum_ = 0;
+};
+
+// The answers, num_samples for each question; empty: none came. `marks`: of those that came now.
+std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks) {
+  Running running(o, marks);
+  InferOptions infer = o;
+  infer.on_answer = [&running](const Json& row, const std::string& answer) { running.hear(row, answer); };
   if (o.client())
     infer_client(infer);
   else
@@ -445,8 +484,9 @@ std::vector<std::string> likeliest(const EvalOptions& o) {
 }
 
 int run(const EvalOptions& o) {
-  const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o);
-  const std::vector<double> marks = eval_marks(o, answers);
+  std::vector<double> known;
+  const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o, known);
+  const std::vector<double> marks = eval_marks(o, answers, known);
   write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers, marks, true);
   const auto none = std::count(answers.begin(), answers.end(), "");
   if (none > 0) log_warning(none, " answers are missing, which count as wrong ones");

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/newest_checkpoint.h"
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
@@ -87,6 +88,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
+  for (const char* name : {"max_new_tokens", "temperature", "top_p"}) v.at(name).is_common = false;
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   BenchmarkFlags::fields(v);
@@ -105,7 +107,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
       v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");
   }
   if (info.rolls_out()) {
-    v.at("temperature").help = "of the answers that are rolled out";
+    v.at("temperature").common().help = "temperature of the answers that are rolled out";
     v.at("max_new_tokens").refused("--max_completion_length says how long an answer may be");
   }
   for (const auto& [name, value] : info.defaults.items()) v.set(name, value);
@@ -171,19 +173,6 @@ void make_absolute(Json& all) {
     }
 }
 
-// The last checkpoint in a run's folder; empty when there is none.
-std::string newest_checkpoint(const fs::path& run) {
-  const std::string prefix = "checkpoint-";
-  std::pair<long, std::string> newest{-1, ""};
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(run, code)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(prefix) && entry.is_directory(code))
-      newest = std::max(newest, {std::strtol(name.c_str() + prefix.size(), nullptr, 10), name});
-  }
-  return newest.second;
-}
-
 }  // namespace
 
 void TrainCommandOptions::resolve(OptionTable& v) {
@@ -191,6 +180,8 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   const std::string& command = algorithm_info(algorithm).command;
   require((command != "sft" && algorithm != "sft") || task_type == (command == "sft" ? algorithm : "causal_lm"),
           Fault::Usage, "args.json: the run had --task_type ", task_type, ": give it here too");
+  model = model_meant(model, v);
+  for (std::string& dir : adapters) dir = adapter_meant(dir, v);
   model_as_given = model;
   HubFlags::resolve();
   TemplateOptions::resolve(v);
@@ -245,10 +236,9 @@ void TrainCommandOptions::check() const {
           "with --rlhf_type ",
           algorithm, streaming ? "" : ", which asks it for other things than the rows' log-probabilities",
           ": leave it out");
-  const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
+  const fs::path newest = resume_from_checkpoint.empty() ? fs::path() : newest_checkpoint(resume_from_checkpoint);
   require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
-          " is the folder of a run; to go on, name one of its checkpoints: ",
-          (fs::path(resume_from_checkpoint) / newest).string());
+          " is the folder of a run; to go on, name one of its checkpoints: ", newest.string());
   if (!resume_from_checkpoint.empty())
     require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
             resume_from_checkpoint,

@@ -17,6 +17,7 @@
 namespace apus {
 
 class Rehearsal;    // cli/rehearsal.h
+struct PlanSpec;    // plan/plan.h
 struct ModelFacts;  // plan/model_facts.h
 
 struct TrainCommandOptions : ModelOptions,
@@ -53,8 +54,13 @@ struct TrainCommandOptions : ModelOptions,
   void check() const;
   void fetch();
   void rehearse(Rehearsal& r) const;
+  // Of rows of so many tokens, what would be as exact and faster: "--per_device_train_batch_size 16 ...", and why.
+  // Empty: nothing that is known here.
+  std::string faster(int64_t longest, const MediaFacts& media) const;
 
  private:
+  PlanSpec planned(const Json& config, int64_t longest, const MediaFacts& media) const;
+  void try_reward_programs(Rehearsal& r, const std::string& row) const;
   void algorithm_fields(OptionTable& v);
   void remember_settings(const OptionTable& v);
 };
@@ -65,6 +71,8 @@ struct TrainRehearsal {
   std::string& text;  // answered: about the rows
   int64_t& longest;   // tokens of the longest; 0: not known beforehand
   MediaFacts& media;  // answered too
+  int64_t &good, &rejected;  // rows that can be used and that cannot; 0 and 0: not known beforehand
+  std::string& first_row;    // the columns of one, as JSON, where rows are questions
 };
 
 std::unique_ptr<Command::Instance> training_command(const std::string& algorithm);

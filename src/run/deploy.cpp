@@ -9,7 +9,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/signals.h"
+#include "checkpoint/adapter.h"
 #include "device/agree.h"
 #include "models/spec/config.h"
 #include "models/spec/score_head.h"
@@ -28,10 +30,17 @@ ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
   return o.tool_call_parser == "auto" ? chat.tool_format() : tool_format(o.tool_call_parser);
 }
 
-void say_where(const DeployOptions& o, int port) {
-  log_info("serving ", o.served_model_name.value_or("model"), " at ", served_at(o, port),
-           o.api_key ? " for who has the API key" : "");
+// What clients can ask for: "qwen and the adapters sft, grpo".
+std::string names_of(const ServiceSpec& service) {
+  const std::vector<std::string> adapters = service.engine->adapters();
+  const char* const word = adapters.size() == 1 ? " and the adapter " : " and the adapters ";
+  return service.model_name + (adapters.empty() ? "" : word + join(adapters));
+}
+
+void say_where(const DeployOptions& o, const std::string& names, int port) {
   const std::string api = served_at(o, port);
+  log_info("serving ", names, " at ", api, o.api_key ? " (API key required)" : "");
+  say_who_may_ask(o);
   log_info("a page to chat on: ", api.substr(0, api.size() - 2));
 }
 
@@ -109,6 +118,7 @@ int serve_copies(const DeployOptions& o, ServiceSpec service, AnswerRanks& ranks
   own.host = "127.0.0.1", own.port = 0, own.ssl_keyfile.clear(), own.ssl_certfile.clear(), own.allowed_origins.clear();
   for (std::string* file : {&own.request_log, &own.result_path})
     if (!file->empty()) *file += number;
+  const std::string names = names_of(service);
   ModelServer server(own, std::move(service));
   std::vector<std::string> urls = gather_text(str("http://127.0.0.1:", server.port()), *ranks.leaders());
   if (ranks.copy() > 0) {
@@ -119,7 +129,7 @@ int serve_copies(const DeployOptions& o, ServiceSpec service, AnswerRanks& ranks
                                                  /*verbose=*/false);
   HttpServer door(http_server_spec(o), front);
   log_info(ranks.copies(), " copies of the model answer");
-  say_where(o, door.port());
+  say_where(o, names, door.port());
   server.wait(watch);
   front->drain();
   door.stop_accepting();
@@ -131,18 +141,47 @@ int serve_copies(const DeployOptions& o, ServiceSpec service, AnswerRanks& ranks
   return 0;
 }
 
+// One that is part of the model: it changes the base itself, or brings what the model gives in place of words.
+bool stands_alone(const DeployOptions& o) {
+  for (const ServedAdapter& each : o.served)
+    require(o.served.size() == 1 || !changes_base(each.folder), Fault::Usage, "--adapters ", each.name, "=",
+            each.folder,
+            " trained parameters of the base model itself, which it cannot share with other adapters: serve it alone, "
+            "or merge it by `apus export --merge_lora true`");
+  return o.served.size() == 1 && (changes_base(o.served[0].folder) || (!gives_words(o) && !o.served[0].named));
+}
+
+void name_models(const DeployOptions& o, bool alone, ServiceSpec& service) {
+  if (o.served.size() != 1) return;
+  const std::string& name = o.served[0].name;
+  if (!alone) {
+    if (o.served[0].named) return;
+    service.usual = name;
+    return log_info("the adapter has the name '", name, "' and answers requests that name no model, '",
+                    service.model_name, "' is the model without it; --adapters NAME=DIR gives another name");
+  }
+  if (gives_words(o))
+    log_info("'", service.model_name, "' is not served beside '", name, "', which changes its own weights");
+  service.model_name = name, service.aliases.clear();
+}
+
 int run_deploy(const DeployOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
   AnswerRanks ranks(o, o.device);
   return ranks.world().guard([&] {
-    Inference in =
-        open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o, o.quantise, &ranks);
+    const bool alone = stands_alone(o);
+    const OpenedAdapter first = o.served.empty() ? OpenedAdapter()
+                                : alone          ? OpenedAdapter(o.served[0].folder)
+                                                 : OpenedAdapter(o.served[0].folder, o.served[0].name);
+    Inference in = open_inference(o, o, first, o, limits, o, o.quantise, &ranks);
     if (in.follower) return in.follower->run(), 0;
-    for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+    for (size_t i = 1; i < o.served.size(); ++i) in.engine->load_adapter(o.served[i].name, o.served[i].folder);
+    ServiceSpec service = service_spec(o, in);
+    name_models(o, alone, service);
     const auto watch = [&] { in.engine->require_whole(); };
-    if (ranks.copies() > 1) return serve_copies(o, service_spec(o, in), ranks, watch);
-    return serve_model(o, service_spec(o, in), watch);
+    if (ranks.copies() > 1) return serve_copies(o, std::move(service), ranks, watch);
+    return serve_model(o, std::move(service), watch);
   });
 }
 
@@ -151,8 +190,9 @@ const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
 }  // namespace
 
 int serve_model(const DeployOptions& o, ServiceSpec service, const std::function<void()>& watch) {
+  const std::string names = names_of(service);
   ModelServer server(o, std::move(service));
-  say_where(o, server.port());
+  say_where(o, names, server.port());
   server.wait(watch);
   server.stop();
   return 0;

@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -16,17 +14,6 @@
 extern char** environ;
 
 namespace apus {
-
-std::optional<std::filesystem::path> program_on_path(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const auto file = std::filesystem::path(folder.empty() ? "." : folder) / name;
-    std::error_code code;
-    if (std::filesystem::is_regular_file(file, code) && ::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return std::nullopt;
-}
 
 ChildServer::ChildServer(const std::vector<std::string>& words) {
   std::vector<char*> argv;

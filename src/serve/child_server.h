@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another program's server as a child process: found on PATH, started, watched, ended.
+// Another program's server as a child process: started, watched, ended.
 #pragma once
 
 #include <sys/types.h>
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace apus {
-
-std::optional<std::filesystem::path> program_on_path(const std::string& name);
 
 class ChildServer {
  public:

@@ -266,7 +266,7 @@ TEST(Options, SetAndJsonRoundTrip) {
 
 TEST(Options, HelpIsCompleteGroupedAndWrapped) {
   Sample sample;
-  const std::string help = OptionTable::of(sample).help(80, /*all=*/true);
+  const std::string help = OptionTable::of(sample).help(80, "all");
   for (const char* part :
        {"Model\n", "Data\n", "Numbers\n", "--model TEXT", "[needed]", "(lora, full)", "also --ckpt_dir", "[0.0001]",
         "--packing true|false", "--dataset TEXT ...", "--columns JSON", "--attn_impl: always fused",
