@@ -22,12 +22,14 @@ set(APUS_HOST_FILES
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
     checkpoint/adapter_kinds.cpp
+    checkpoint/checkpoint_digest.cpp
     checkpoint/gguf_folder.cpp
     checkpoint/gguf_settings.cpp
     checkpoint/gguf_tokenizer.cpp
     checkpoint/ollama.cpp
     checkpoint/quantise_checkpoint.cpp
     checkpoint/quantised_weights.cpp
+    checkpoint/run_folder.cpp
     checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
@@ -64,6 +66,9 @@ endfunction()
 foreach(folder text/jinja models/families)
   file(GLOB alike CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp)
   set_source_files_properties(${alike} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endforeach()
+foreach(fresh base/scratch_folder checkpoint/checkpoint_digest checkpoint/run_folder cli/deploy_copies dist/launch/first_machine dist/shared_folder)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${fresh}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 apus_unity(apus_host)
 # What nearly every file includes is read once, which halves the time of a build. No header of our own: a compiler cache

@@ -16,6 +16,7 @@
 #include "data/rows/row.h"
 #include "device/agree.h"
 #include "environment/plugin.h"
+#include "train/record/run_log.h"
 #include "train/rollout.h"
 
 namespace apus {
@@ -97,7 +98,7 @@ void write_completions(const std::string& mine, const std::filesystem::path& dir
     for (const std::string& part : gather_text(mine, *data_ranks)) lines += part;
     if (data_ranks->rank() != 0) return;
   }
-  const std::filesystem::path file = dir / "completions.jsonl";
+  const std::filesystem::path file = dir / kCompletionsFile;
   std::ofstream out(file, std::ios::app);
   out << lines << std::flush;
   require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
@@ -204,8 +205,7 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
 
 // What the engine drew is put behind what there is.
 void AnswerRounds::take(Answer& answer, const FinishedAnswer& more) const {
-  require(more.finish == Finish::Stop || more.finish == Finish::Length, Fault::Device,
-          "rolling out answers: ", more.error.empty() ? "an answer was not finished" : more.error);
+  require_ended(more, "rolling out answers");
   for (const TokenOut& token : more.tokens)
     answer.ids.push_back(token.id), answer.engine_logprobs.push_back(token.logprob);
   answer.cut = more.finish == Finish::Length;

@@ -60,7 +60,7 @@ struct InferOptions : ModelOptions,
   std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
   std::vector<QuestionSet> rows;                   // they, after fetch()
   void rehearse(Rehearsal& r) const;
-  int64_t ranks() const { return client() ? 1 : ranks_of_copy(); }
+  int64_t ranks() const { return client() ? 1 : ranks_of_all(); }
   std::filesystem::path ranks_dir() const;
 };
 

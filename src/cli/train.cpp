@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/run_folder.h"
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
@@ -171,22 +172,27 @@ void make_absolute(Json& all) {
     }
 }
 
-// The last checkpoint in a run's folder; empty when there is none.
-std::string newest_checkpoint(const fs::path& run) {
-  const std::string prefix = "checkpoint-";
-  std::pair<long, std::string> newest{-1, ""};
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(run, code)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(prefix) && entry.is_directory(code))
-      newest = std::max(newest, {std::strtol(name.c_str() + prefix.size(), nullptr, 10), name});
-  }
-  return newest.second;
-}
-
 }  // namespace
 
+// --resume_from_checkpoint auto: the newest whole checkpoint, or a new run where there is none.
+void TrainCommandOptions::find_checkpoint() {
+  static const std::set<std::string> words = {"auto", "true", "last"};
+  std::error_code code;
+  if (!words.count(resume_from_checkpoint) || fs::is_directory(resume_from_checkpoint, code)) return;
+  std::vector<std::string> remarks;
+  const auto newest = newest_whole_checkpoint(output_root(), add_version, !resume_only_model, remarks);
+  for (const std::string& remark : remarks) log_warning(remark);
+  log_info("--resume_from_checkpoint ", resume_from_checkpoint, ": ",
+           newest ? str("the run goes on from ", newest->string())
+                  : str("there is no whole checkpoint in ", output_root().string(), ", so a new run begins"));
+  begins_anew = !newest;
+  resume_from_checkpoint = newest ? newest->string() : "";
+  if (begins_anew) resume_only_model = ignore_data_skip = false;
+}
+
 void TrainCommandOptions::resolve(OptionTable& v) {
+  model_as_given = model;
+  find_checkpoint();
   if (load_args || load_data_args) take_saved_args(*this, v);
   const std::string& command = algorithm_info(algorithm).command;
   require((command != "sft" && algorithm != "sft") || task_type == (command == "sft" ? algorithm : "causal_lm"),
@@ -245,10 +251,15 @@ void TrainCommandOptions::check() const {
           "with --rlhf_type ",
           algorithm, streaming ? "" : ", which asks it for other things than the rows' log-probabilities",
           ": leave it out");
-  const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
-  require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
-          " is the folder of a run; to go on, name one of its checkpoints: ",
-          (fs::path(resume_from_checkpoint) / newest).string());
+  const bool beside_others = resume_from_checkpoint.empty() && !add_version && !begins_anew;
+  if (const auto there = list_checkpoints(output_root()); beside_others && !there.empty())
+    fail(Fault::Usage, "--add_version false: ", output_root().string(), " holds ",
+         there.back().second.filename().string(),
+         " of an earlier run, and this one would begin at step 1 beside it. --resume_from_checkpoint auto goes on from "
+         "the newest checkpoint; another --output_dir begins anew");
+  if (const auto within = list_checkpoints(resume_from_checkpoint); !within.empty())
+    fail(Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
+         " is the folder of a run; to go on, name one of its checkpoints: ", within.back().second.string());
   if (!resume_from_checkpoint.empty())
     require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
             resume_from_checkpoint,

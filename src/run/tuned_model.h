@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/side_files.h"
 #include "cli/train.h"
 #include "dist/mesh.h"
 #include "models/spec/score_head.h"
@@ -21,7 +22,9 @@ struct TunedModel {
   std::unique_ptr<Model> model;
   std::optional<Adapter> adapter;  // of a LoRA run
   at::ScalarType dtype = at::kFloat;
-  std::filesystem::path base;  // the folder of the weights and side files
+  std::filesystem::path base;  // the folder of the weights and side files, while it was loaded
+  Json config;                 // what stood there
+  SideFiles side_files;
 
   // The base model, where it is there still: what a LoRA run began from. Absent when weights of the base are changed
   // (full, modules_to_save, biases, PiSSA).

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/rollout_servers.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <fstream>
 #include <future>
@@ -39,13 +37,9 @@ RolloutServers::RolloutServers(const std::vector<std::string>& urls, int64_t tim
     : timeout_(timeout),
       sends_(sends),
       save_(std::move(save)),
-      folder_(fs::temp_directory_path() / str("apus-rollout-weights-", ::getpid())) {
+      scratch_(sends ? std::make_unique<ScratchFolder>("apus-rollout-weights") : nullptr),
+      folder_(sends ? scratch_->path() / "weights" : fs::path()) {
   for (const std::string& url : urls) servers_.push_back({.url = url});
-}
-
-RolloutServers::~RolloutServers() {
-  std::error_code code;
-  fs::remove_all(folder_, code);
 }
 
 // What it replies. While it cannot be reached it is asked again, until the time is over.

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/scratch_folder.h"
 #include "engine/answer/answer_wire.h"
 
 namespace apus {
@@ -19,7 +21,6 @@ class RolloutServers {
   // the servers have them.
   using Save = std::function<void(const std::filesystem::path&)>;
   RolloutServers(const std::vector<std::string>& urls, int64_t timeout, bool sends, Save save);
-  ~RolloutServers();
 
   // Divided over the servers that are left. A server that cannot be reached for `timeout` seconds is lost, which is
   // said; the last one's loss is an error (Fault::Io). One that began anew meanwhile is sent the weights again.
@@ -42,7 +43,8 @@ class RolloutServers {
   const int64_t timeout_;
   const bool sends_;
   const Save save_;
-  std::filesystem::path folder_;  // of the version that was saved last
+  std::unique_ptr<ScratchFolder> scratch_;  // of the rank that sends
+  std::filesystem::path folder_;            // of the version that was saved last
   int64_t saved_ = 0;
 };
 

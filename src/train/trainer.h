@@ -160,6 +160,8 @@ class Trainer {
   void evaluate();
   void judge(const Json& line);  // is it the best so far?
   void save(bool must);
+  // The last save, after a failure: elsewhere, or again and again.
+  std::string save_at_last(std::filesystem::path& target, const Json& window, std::string failure);
   std::string save_together(const std::filesystem::path& target, const Json& window);  // why it failed; empty: saved
   void after_save(const std::filesystem::path& target);
   Json log_window();

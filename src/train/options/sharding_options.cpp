@@ -103,8 +103,12 @@ int64_t ShardingOptions::least_ranks() const {
 
 void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
   const Json file = read_json_file("--deepspeed", path, "zero0, zero1, zero2, zero3, zero2_offload, zero3_offload");
+  require(file.contains("zero_optimization"), Fault::Usage, path,
+          " has no zero_optimization, which says what the processes share out (",
+          R"({"zero_optimization": {"stage": 2}}); is it a file of DeepSpeed's? Possible too: --deepspeed zero2)");
   const Json& zero = section(file, "zero_optimization", path);
-  const Json stage = zero.value("stage", Json(0));
+  require(zero.contains("stage"), Fault::Usage, path, ": zero_optimization has no stage; possible: 0, 1, 2, 3");
+  const Json stage = zero["stage"];
   require(stage.is_number_integer() && stage >= 0 && stage <= 3, Fault::Usage, path,
           ": zero_optimization.stage must be 0, 1, 2 or 3, it is ", stage.dump());
   sharding_.stage = stage.get<int>();
@@ -225,6 +229,9 @@ void ShardingOptions::resolve_sharding(OptionTable& v) {
     read_fsdp_words(*fsdp);
   } else {
     const Json file = read_json_file("--fsdp", *fsdp, "fsdp2, \"full_shard auto_wrap\"");
+    require(file.contains("fsdp") || file.contains("fsdp_config"), Fault::Usage, *fsdp,
+            R"( has neither fsdp nor fsdp_config ({"fsdp": "full_shard auto_wrap", "fsdp_config": {...}}); possible too: )",
+            "--fsdp fsdp2");
     const Json words = file.value("fsdp", Json("full_shard auto_wrap"));
     require(words.is_string(), Fault::Usage, *fsdp, ": fsdp must be a text such as \"full_shard auto_wrap\"");
     read_fsdp_words(words.get<std::string>());
