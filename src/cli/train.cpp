@@ -15,6 +15,7 @@
 #include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
+#include "cli/other_tokenizers.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "cli/shared_parts.h"
@@ -87,6 +88,10 @@ void TrainCommandOptions::fields(OptionTable& v) {
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
+  each_sampling_field([&](const auto& field) {  // what is trained is what answers: nothing of a checkpoint's habits
+    if (field.of_checkpoints && std::string_view(field.name) != "temperature")
+      v.at(field.name).shown_default(str(Sampling().*field.value));
+  });
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   BenchmarkFlags::fields(v);
@@ -313,15 +318,24 @@ void TrainCommandOptions::fetch() {
     const ScoreHead head = own.score_head();
     for (Json* told : {&all, &exact}) (*told)["num_labels"] = head.labels, (*told)["problem_type"] = head.problem_type;
   }
-  if (reference.ref_model) reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
+  if (own.knows_reference() && !own.uses_reference()) reference.forget_unused();
+  if (reference.ref_model) {
+    reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
+    require_same_tokenizer(model, *reference.ref_model, "--ref_model");
+  }
   for (const OtherModel& other : own.other_models())
-    if (other.folder) *other.folder = fetched_model(*other.folder, true, other.flag);
+    if (other.folder) {
+      *other.folder = fetched_model(*other.folder, true, other.flag);
+      require_same_tokenizer(model, *other.folder, other.flag);
+    }
 }
 
 void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
   require(!clip_in_backward || update_in_backward, Fault::Usage,
           "--clip_in_backward belongs to --update_in_backward true; without it --max_grad_norm clips as it is");
   if (!update_in_backward) return;
+  require(!sharding().wide_sums, Fault::Usage,
+          "--update_in_backward true adds up no gradients, and --grad_reduce_in_fp32 says how: give one of them");
   require(max_grad_norm == 0 || clip_in_backward, Fault::Usage,
           "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
           "scaled to a common norm in one pass: give --max_grad_norm 0 with it, or --clip_in_backward second_pass "

@@ -87,6 +87,7 @@ TrainerOptions trainer_options(const TrainCommandOptions& o, const TrainData& da
   TrainerOptions t{.loop = o,
                    .seed = static_cast<uint64_t>(o.seed),
                    .forward = forward_of(o, model),
+                   .wide_gradients = o.sharding().wide_sums,
                    .token_groups = o.tuner_type == "longlora" ? *o.max_length / 4 : 0,
                    .output_dir = run_dir,
                    .exact = data.exact,

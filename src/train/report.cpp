@@ -46,11 +46,15 @@ void Trainer::log_training() {
   progress_->note(str("loss ", rounded(line["loss"].get<double>(), 4)));
   loss_since_log_ = 0, logged_steps_ = 0;
   report(line);
+  for (const std::string& sign : signs_.see(line))
+    if (p_.log) log_warning("step ", step_, ": ", sign);
 }
 
 void Trainer::evaluate() {
   at::NoGradGuard no_grad;
   const Stopwatch watch;
+  p_.actors.step = step_;  // as the next collection finds it
+  p_.algorithm.settle(p_.actors);
   const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
@@ -165,6 +169,7 @@ Json Trainer::trainer_json() const {
 void Trainer::save(bool must) {
   save_due_ = false;
   if (p_.gradients) p_.gradients->rest();
+  p_.algorithm.settle(p_.actors);
   const Json window = log_window();  // of all ranks
   const fs::path target = o_.output_dir / str("checkpoint-", step_);
   const std::string failure = save_together(target, window);

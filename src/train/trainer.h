@@ -20,6 +20,7 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/options/loop_options.h"
+#include "train/record/early_signs.h"
 #include "train/record/run_log.h"
 #include "train/record/schedule.h"
 #include "train/update_in_backward.h"
@@ -36,6 +37,7 @@ struct TrainerOptions {
   LoopOptions loop;  // as the command's flags say it
   uint64_t seed = 42;
   Forward forward;
+  bool wide_gradients = false;  // micro-batches add up in f32 (with several ranks their GradientSync does it)
   int64_t token_groups = 0;  // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
   std::filesystem::path output_dir;
   Json exact, noted;  // see RunState
@@ -182,6 +184,7 @@ class Trainer {
   int64_t logged_steps_ = 0, tokens_seen_ = 0;
   double loss_since_log_ = 0, last_norm_ = 0, last_lr_ = 0;
   Metrics metrics_;
+  EarlySigns signs_;
   TrainResult result_;
   Stopwatch watch_;
   std::unique_ptr<Progress> progress_;

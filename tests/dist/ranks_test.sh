@@ -121,12 +121,20 @@ for rank in range(2):
 P
   done
   # The same answers from a file, in groups that do not come out even.
-  cat whole-full.said.[01] | head -20 >replay.jsonl
+  cat whole-full.said.[01] | sed -n 1,20p >replay.jsonl  # which reads to the end: nobody writes into a closed pipe
   for ranks in 1 2; do
     rl $ranks replay$ranks grpo --replay_rollouts "$PWD/replay.jsonl" --num_generations 4 --per_device_train_batch_size 2 --beta 0.1 --tuner_type full \
       --num_train_epochs 4 $([ $ranks = 1 ] || echo --deepspeed zero3)
   done
   numbers_alike replay1 replay2 loss grad_norm kl
+  # The tokens that a loss treats apart are those of the whole update on all ranks.
+  for loss in "clip_cov --clip_cov_low 1e-3 --cov_ratio 0.2" "kl_cov --cov_ratio 0.2" "dapo --top_entropy_quantile 0.3"; do
+    for ranks in 1 2; do
+      rl $ranks chosen$ranks grpo --replay_rollouts "$PWD/replay.jsonl" --num_generations 4 --per_device_train_batch_size $((6 / ranks)) --beta 0 \
+        --tuner_type full --num_train_epochs 3 --loss_type $loss
+    done
+    numbers_alike chosen1 chosen2 loss grad_norm
+  done
   # The likeliest answers are the same however many ask: a critic that is shared out too, and a teacher.
   for ranks in 1 2; do
     share=$([ $ranks = 1 ] || echo --deepspeed zero3)
@@ -325,6 +333,13 @@ experts)  # mixtures: matrices, experts or both shared out; full, LoRA and DoRA 
   run 1 2 again "${lora[@]}" --expert_model_parallel_size 2 --deepspeed zero1 --resume_from_checkpoint lora2/checkpoint-2
   alike lora2 again 2 || fail "a resumed run has other losses"
   weights_alike lora1/checkpoint-4 lora2/checkpoint-4 || fail "LoRA on experts: another adapter"
+  # Dropout masks are those of one process: of the place that a row had before it was sent.
+  for kind in "" "--use_dora true"; do
+    run 1 1 dropped1 "${lora[@]}" --lora_dropout 0.3 $kind
+    run 1 2 dropped2 "${lora[@]}" --lora_dropout 0.3 $kind --expert_model_parallel_size 2
+    alike dropped1 dropped2 || fail "LoRA with dropout on experts: other losses $kind"
+    ! alike lora1 dropped2 2>/dev/null || fail "dropout does nothing"
+  done
   run 1 1 dora1 "${lora[@]}" --use_dora true
   run 2 4 dora4 "${lora[@]}" --use_dora true --tensor_model_parallel_size 2 --expert_model_parallel_size 2
   alike dora1 dora4 || fail "DoRA on experts: other losses"
