@@ -25,8 +25,8 @@ struct LoraConfig {
   std::vector<std::string> target_modules;  // suffixes or whole names
   std::string target_regex;                 // wins over the list; the whole name must match
   // Ends of names of stacked weights of experts (mlp.experts.gate_up_proj): each expert has factors of its own, of
-  // which gate and up share the first. Experts follow this list alone where there is one, as they are no layers to
-  // PEFT.
+  // which gate and up share the first. Experts follow this list alone where there is one: to PEFT
+  // they are no layers.
   std::vector<std::string> target_parameters;
   std::vector<std::string> exclude_modules;
   std::string exclude_regex;

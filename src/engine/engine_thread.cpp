@@ -261,8 +261,8 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
     Active& a = active_.at(s.id);
     const int64_t top = a.request.sampling.prompt_logprobs;
     const int64_t end = std::min(item.begin + item.count, s.prompt - 1);
-    // After a preemption some rows come again, and all of them where the answer has begun and the receiver has been
-    // told.
+    // After a preemption some rows come again; where the answer has begun, all of them, and the receiver has been told
+    // of them already.
     const auto known = static_cast<int64_t>(a.prompt.size());
     const bool wanted = top >= 0 && std::ssize(s.tokens) == s.prompt;
     for (int64_t i = std::max(item.begin, known - 1); wanted && i < end; i += kScoredRows) {
@@ -280,8 +280,8 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
   }
 }
 
-// Guesses of the plan are checked one behind the other: each is what its row chooses, as if it had been alone, or
-// wrong.
+// Guesses of the plan are checked one behind the other: a guess is right when it is what its row chooses, as if it had
+// been alone.
 void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
   struct Place {
     int64_t id, row;

@@ -138,8 +138,8 @@ class Play {
     return false;
   }
 
-  // The token that ended the turn is taken back, as the message has not ended; a turn of nothing else has no place in
-  // it.
+  // The token that ended the turn is taken back, as the message has not ended. A turn of nothing else has no place in
+  // the message.
   static bool goes_on_in_message(Trajectory& t, const std::string& continuation) {
     const size_t begin = t.turns.size() > 1 ? first_of_last_turn(t) : 0;
     if (t.ids.size() - begin < 2) return false;

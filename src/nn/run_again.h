@@ -16,7 +16,7 @@ namespace apus {
 using RunPart = std::function<at::Tensor(const at::Tensor& x_TD, const Step& s)>;
 
 // The backward pass adds the gradients of the part's parameters to them directly. What `part` refers to must outlive
-// it.
+// that pass.
 at::Tensor run_again(const at::Tensor& x_TD, const Step& s, Memo::Kinds remembered, RunPart part);
 
 }  // namespace apus

@@ -39,8 +39,8 @@ class Pipeline {
   const Range& layers() const { return spec_.layers[static_cast<size_t>(stage())]; }
 
   // From now on the model runs this stage's layers alone: its forward passes begin with what the stage before gives,
-  // and give what the next one has been sent. Behind a runner that shares out tokens. Model and this must outlive each
-  // other.
+  // and give what the next one has been sent. Behind a runner that shares out tokens. The model and this object
+  // must outlive each other.
   void run(Model& model);
 
   // Behind a forward pass with gradients on: what it began with, a leaf of the tape; undefined where no gradient of it

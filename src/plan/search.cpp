@@ -28,8 +28,7 @@ MemoryUse shared_memory(const PlanSpec& s) {
 }
 
 namespace {
-// Of a model that answers over several devices, what each of them holds and computes. The logits of all words are
-// gathered.
+// Of a model that answers over several devices, what each of them holds and computes. All logits are gathered.
 PlanSpec part_of_device(const PlanSpec& s) {
   PlanSpec part = s;
   if (!s.share.any()) return part;

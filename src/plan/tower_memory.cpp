@@ -12,8 +12,8 @@ TowerUse tower_use(const VisionSpec& tower, double patches, double element, bool
   const auto d = static_cast<double>(tower.width), f = static_cast<double>(tower.ffn);
   // Two norms, queries, keys and values as they came and turned, what attention gave, the sum behind it, the input.
   const double attention = (tower.turned ? 10 : 8) * d;
-  // Gate, up, what the activation gave, their product; without a gate two, and the sigmoid of quick gelu with its
-  // argument.
+  // Gate, up, what the activation gave, their product; without a gate two, and of quick gelu the sigmoid and its
+  // argument besides.
   const double feed_forward = (tower.names.gate ? 4 : tower.act == TowerActivation::QuickGelu ? 4 : 2) * f;
   const double layer = attention + feed_forward, pixels = static_cast<double>(tower.patch_numbers());
   const double width = patches * element;

@@ -23,8 +23,8 @@ class Plugins {
   Plugins(const PluginOptions& options, Json settings, std::shared_ptr<const Tokenizer> tokenizer);
   ~Plugins();
 
-  // What they register: "rewards", "environments", "schedulers", "datasets", "reward_models", "prms", each a list of
-  // names.
+  // What they register: "rewards", "environments", "schedulers", "datasets", "reward_models", "prms": of each
+  // the names.
   const Json& names();
   bool has(const char* kind, const std::string& name);
   // The reply to a line with an "op". Fault::Data names the file and line of what a plugin did wrong, and when there

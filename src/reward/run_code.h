@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that a model wrote, run by Python in a process that has given up all that a calculation does not need
-// (assets/eval/confined.py): it cannot write files, start processes or open sockets, and its time and memory are
-// bounded.
+// (assets/eval/confined.py): it cannot write files, start processes or open sockets. Its time and its
+// memory are bounded.
 #pragma once
 
 #include <string>

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 constexpr int64_t kUsualBlock = 2048;  // tokens, where --max_length does not say
 
-// A file for each decoder layer as it is made, so that no more than one is in memory; the checkpoint is written from
-// them.
+// A file for each decoder layer as it is made, so that no more than one is in memory. The checkpoint is written
+// from these files.
 class LayerFiles {
  public:
   LayerFiles(fs::path folder, const Model& model) : folder_(std::move(folder)), model_(model) {

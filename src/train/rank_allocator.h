@@ -27,8 +27,8 @@ struct Importance {
   void follow(const at::Tensor& weight, const at::Tensor& gradient, double beta1, double beta2);
 };
 
-// Which ranks stay: those whose importance is above that of the `away`-th least; away 0: all. importance: [r] of each
-// layer.
+// Which ranks stay: those whose importance is above that of the `away`-th least; away 0: all. importance: of each
+// layer [r].
 std::vector<at::Tensor> ranks_that_stay(const std::vector<at::Tensor>& importance, int64_t away);
 
 class RankAllocator {

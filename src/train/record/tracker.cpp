@@ -133,8 +133,8 @@ class WandbRun final : public Tracker {
   std::map<std::string, Json> last_;
 };
 
-// swanlab's records: start 10, finish 11, column 12, scalar 13, save 20. Those that are no figures have numbers below
-// 0.
+// swanlab's records: start 10, finish 11, column 12, scalar 13, save 20. Those that are no figures
+// have numbers below 0.
 class SwanlabRun final : public Tracker {
  public:
   explicit SwanlabRun(const TrackedRun& run)

@@ -68,8 +68,8 @@ at::Tensor state_scan_on(const at::Tensor& q_TGK, const at::Tensor& k_TGK, const
         kernels().state_tokens(keys, some, tokens, sum, columns, y, heads * columns);
         continue;
       }
-      // Rows of a piece lie apart by a power of two, which the nearest memory holds badly: for a while they lie
-      // together.
+      // Rows of a piece lie apart by a power of two, which the nearest memory holds badly: they are copied side by
+      // side for a while.
       if (!together.defined()) together = at::empty({keys, kColumns}, state.options());
       float* const near = data<float>(together);
       for (int64_t r = 0; r < keys; ++r) std::copy_n(sum + r * columns, some, near + r * kColumns);
