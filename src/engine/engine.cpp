@@ -68,7 +68,7 @@ Engine::~Engine() {
   thread_.join();
 }
 
-int64_t Engine::submit(EngineRequest request) {
+void Engine::check(EngineRequest& request) const {
   const auto length = static_cast<int64_t>(request.prompt.size());
   require(length > 0, Fault::Usage, "the prompt is empty");
   const int64_t room = max_model_len_ - length;
@@ -85,22 +85,35 @@ int64_t Engine::submit(EngineRequest request) {
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
           "temperature must be 0 or more, top_p and repetition_penalty above 0");
   s.max_new_tokens = request.embedding ? 0 : std::clamp<int64_t>(s.max_new_tokens, 1, room);
+}
+
+int64_t Engine::submit(EngineRequest request) {
+  std::vector<EngineRequest> one;
+  one.push_back(std::move(request));
+  return submit_all(std::move(one)).front();
+}
+
+std::vector<int64_t> Engine::submit_all(std::vector<EngineRequest> requests) {
+  for (EngineRequest& request : requests) check(request);
   const std::lock_guard lock(mutex_);
   require(!stopping_, Fault::Device, "the engine is stopping");
   require(lost_.empty(), Fault::Comm, lost_);
-  const auto adapter = adapter_salt_.find(request.adapter);
-  require(request.adapter.empty() || adapter != adapter_salt_.end(), Fault::Usage, "no adapter named '",
-          request.adapter, "' is loaded");
-  require(spec_.max_waiting <= 0 || stats_.waiting + starting_ < spec_.max_waiting, Fault::Device,
-          "busy: ", spec_.max_waiting, " requests are waiting already; try again later");
-  const int64_t id = next_id_++;
-  const uint64_t salt = request.adapter.empty() ? 0 : adapter->second;
-  ++starting_;
-  if (salt) ++entering_[request.adapter];
-  auto shared = std::make_shared<EngineRequest>(std::move(request));
-  inbox_.push_back([this, id, salt, shared] { start(id, salt, std::move(*shared)); });
+  require(spec_.max_waiting <= 0 || stats_.waiting + starting_ + std::ssize(requests) <= spec_.max_waiting,
+          Fault::Device, "busy: ", spec_.max_waiting, " requests are waiting already; try again later");
+  for (const EngineRequest& request : requests)
+    require(request.adapter.empty() || adapter_salt_.count(request.adapter) > 0, Fault::Usage, "no adapter named '",
+            request.adapter, "' is loaded");
+  std::vector<int64_t> ids;
+  for (EngineRequest& request : requests) {
+    ids.push_back(next_id_++);
+    const uint64_t salt = request.adapter.empty() ? 0 : adapter_salt_.at(request.adapter);
+    ++starting_;
+    if (salt) ++entering_[request.adapter];
+    auto shared = std::make_shared<EngineRequest>(std::move(request));
+    inbox_.push_back([this, id = ids.back(), salt, shared] { start(id, salt, std::move(*shared)); });
+  }
   wake_up_.notify_one();
-  return id;
+  return ids;
 }
 
 void Engine::cancel(int64_t request) {

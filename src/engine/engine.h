@@ -48,6 +48,7 @@ class Engine : public TextEngine {
   ~Engine() override;  // whoever still waits is told that it was cancelled
 
   int64_t submit(EngineRequest request) override;
+  std::vector<int64_t> submit_all(std::vector<EngineRequest> requests) override;
   void cancel(int64_t request) override;
   EngineStats stats() const override;
   int64_t max_model_len() const override { return max_model_len_; }
@@ -77,6 +78,7 @@ class Engine : public TextEngine {
     std::shared_ptr<std::promise<void>> done;
   };
 
+  void check(EngineRequest& request) const;  // and bounds its answer
   std::unique_ptr<KvCache> new_cache() const;
   void run();
   void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it

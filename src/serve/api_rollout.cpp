@@ -115,17 +115,19 @@ void Api::generate_ids(const Exchange& e) {
   for (const auto& prompt : order.prompts) service_.check_ids(prompt, "prompts");
   const auto all = std::make_shared<Ordered>(order.prompts.size());
   all->reply = e.reply, all->version = order.version;
-  std::vector<int64_t> started;
-  for (size_t i = 0; i < order.prompts.size(); ++i) {
-    EngineRequest request;
+  std::vector<EngineRequest> requests(order.prompts.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EngineRequest& request = requests[i];
     request.prompt = std::move(order.prompts[i]), request.sampling = order.sampling;
     request.sampling.seed = order.seeds[i], request.adapter = trainer.adapter();
     request.sink = [all, i](const EngineEvent& event) { all->take(i, event); };
-    try {
-      started.push_back(service_.spec().engine->submit(std::move(request)));
-    } catch (const Error& error) {
+  }
+  std::vector<int64_t> started;
+  try {
+    started = service_.spec().engine->submit_all(std::move(requests));
+  } catch (const Error& error) {
+    for (size_t i = 0; i < order.prompts.size(); ++i)
       all->take(i, {.request = 0, .tokens = {}, .finish = Finish::Failed, .error = error.what()});
-    }
   }
   e.reply->on_gone([engine = service_.spec().engine, started] {
     for (const int64_t request : started) engine->cancel(request);

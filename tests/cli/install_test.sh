@@ -24,7 +24,7 @@ if ! command -v dpkg-shlibdeps >/dev/null; then echo "no dpkg-shlibdeps here: no
 cpack --config "$build/CPackConfig.cmake" -G DEB -B "$folder/packed" >/dev/null
 package=$(ls "$folder"/packed/apus_*.deb)
 for library in libcurl4 libstdc++6; do
-  dpkg-deb -f "$package" Depends | grep -q "$library" || fail "$package does not depend on $library"
+  dpkg-deb -f "$package" Depends | grep "$library" >/dev/null || fail "$package does not depend on $library"
 done
 dpkg-deb -x "$package" "$folder/unpacked"
 scores "$folder/unpacked/usr/bin/apus"

@@ -40,7 +40,7 @@ done
 apus --version
 swift sft --help >/dev/null
 ln -s "$folder/venv/bin/megatron" megatron  # a link of the user's finds them too
-./megatron --help | grep -q '^Usage: megatron ' || fail "megatron is another program"
+./megatron --help | grep '^Usage: megatron ' >/dev/null || fail "megatron is another program"
 
 APUS=apus "$source/quickstart" "$folder/quickstart" >quickstart.txt || { tail -n 20 quickstart.txt; fail "the quickstart"; }
 tail -n 3 quickstart.txt

@@ -121,7 +121,7 @@ for rank in range(2):
 P
   done
   # The same answers from a file, in groups that do not come out even.
-  cat whole-full.said.[01] | head -20 >replay.jsonl
+  cat whole-full.said.[01] | sed -n 1,20p >replay.jsonl  # which reads to the end: nobody writes into a closed pipe
   for ranks in 1 2; do
     rl $ranks replay$ranks grpo --replay_rollouts "$PWD/replay.jsonl" --num_generations 4 --per_device_train_batch_size 2 --beta 0.1 --tuner_type full \
       --num_train_epochs 4 $([ $ranks = 1 ] || echo --deepspeed zero3)

@@ -54,18 +54,11 @@ std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineReque
   const auto collector = std::make_shared<Collector>(requests.size());
   if (stop)
     for (size_t i = 0; i < requests.size(); ++i) collector->texts.push_back(text_to(*stop));
-  std::vector<int64_t> ids;
-  try {
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].sink = [collector, i, &engine](const EngineEvent& e) {
-        if (!collector->take(i, e)) engine.cancel(e.request);
-      };
-      ids.push_back(engine.submit(std::move(requests[i])));
-    }
-  } catch (...) {
-    for (const int64_t id : ids) engine.cancel(id);
-    throw;
-  }
+  for (size_t i = 0; i < requests.size(); ++i)
+    requests[i].sink = [collector, i, &engine](const EngineEvent& e) {
+      if (!collector->take(i, e)) engine.cancel(e.request);
+    };
+  engine.submit_all(std::move(requests));
   std::unique_lock lock(collector->mutex);
   collector->done.wait(lock, [&] { return collector->left == 0; });
   return std::move(collector->results);

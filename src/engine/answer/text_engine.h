@@ -60,8 +60,19 @@ class TextEngine {
  public:
   virtual ~TextEngine() = default;
   virtual int64_t submit(EngineRequest request) = 0;  // thread-safe; Fault::Usage when the prompt cannot fit
-  virtual void cancel(int64_t request) = 0;           // thread-safe; its blocks are free before the next step
-  virtual EngineStats stats() const = 0;              // thread-safe
+  // All of them or none, and the same step sees them all: what an answer is made beside does not depend on the moment.
+  virtual std::vector<int64_t> submit_all(std::vector<EngineRequest> requests) {
+    std::vector<int64_t> ids;
+    try {
+      for (EngineRequest& request : requests) ids.push_back(submit(std::move(request)));
+    } catch (...) {
+      for (const int64_t id : ids) cancel(id);
+      throw;
+    }
+    return ids;
+  }
+  virtual void cancel(int64_t request) = 0;  // thread-safe; its blocks are free before the next step
+  virtual EngineStats stats() const = 0;     // thread-safe
   virtual int64_t max_model_len() const = 0;
   virtual int64_t vocab() const = 0;
   virtual std::vector<std::string> adapters() const = 0;
