@@ -28,6 +28,6 @@ ${rows}    {nullptr, nullptr, nullptr}};
 }
 }  // namespace apus
 " @ONLY)
-  set_source_files_properties(${file} PROPERTIES OBJECT_DEPENDS "${paths}")
+  set_source_files_properties(${file} PROPERTIES OBJECT_DEPENDS "${paths}" SKIP_UNITY_BUILD_INCLUSION ON)
   set(${out} ${file} PARENT_SCOPE)
 endfunction()

@@ -12,7 +12,7 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward environment serve doctor plan cli
+set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward environment serve doctor plan abilities cli
     algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES

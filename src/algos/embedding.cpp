@@ -121,11 +121,11 @@ EmbeddingTraining::EmbeddingTraining(const EmbeddingOptions& options)
     : o_(options), pooling_(options.pooling == "mean" ? Pooling::Mean : Pooling::Last) {}
 
 std::vector<Sample> EmbeddingTraining::encode(const Row& row, const Encoder& encoder) const {
-  const std::vector<Json> right = conversations_of(row, "positive_messages");
+  const std::vector<Json> right = documents_of(row, "positive");
   if (right.size() != 1)
     throw RowError(row.origin, "positive_messages",
                    str("one text that belongs to `messages` is wanted, the row has ", right.size()));
-  std::vector<Json> wrong = conversations_of(row, "negative_messages");
+  std::vector<Json> wrong = documents_of(row, "negative");
   if (o_.hard_negatives && !o_.of_pairs()) {
     if (wrong.empty())
       throw RowError(row.origin, "negative_messages",
@@ -135,7 +135,7 @@ std::vector<Sample> EmbeddingTraining::encode(const Row& row, const Encoder& enc
   if (wrong.empty() && !o_.infonce.use_batch && !o_.of_pairs())
     throw RowError(row.origin, "negative_messages",
                    "with --infonce_use_batch false a row needs texts that do not belong to `messages`");
-  std::vector<Sample> out = {encoder.encode_text(row, row.value["messages"])};
+  std::vector<Sample> out = {encoder.encode_text(row, query_of(row))};
   float label = 1;
   if (const auto found = row.value.find(kAlike); found != row.value.end() && !found->is_null()) {
     if (!found->is_number() && !found->is_boolean())

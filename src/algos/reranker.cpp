@@ -38,8 +38,8 @@ void add_rank_metrics(Loss& out, const std::vector<float>& scores, const std::ve
 }  // namespace
 
 std::vector<Sample> RankAlgorithm::encode(const Row& row, const Encoder& encoder) const {
-  const std::vector<Json> good = chosen_of(conversations_of(row, "positive_messages"), o_.most_positives, false, row);
-  const std::vector<Json> bad = chosen_of(conversations_of(row, "negative_messages"), o_.most_negatives, false, row);
+  const std::vector<Json> good = chosen_of(documents_of(row, "positive"), o_.most_positives, false, row);
+  const std::vector<Json> bad = chosen_of(documents_of(row, "negative"), o_.most_negatives, false, row);
   if (good.empty())
     throw RowError(row.origin, "positive_messages",
                    "the row has no document that answers the query: [[{\"role\": \"assistant\", \"content\": ...}]]");
@@ -81,7 +81,7 @@ Loss RankAlgorithm::loss(Actors& actors, Batch& batch, const Forward& forward) {
 }
 
 Sample Reranker::encode_pair(const Row& row, const Json& document, const char* key, const Encoder& encoder) const {
-  return encoder.encode_text(row, query_and_document(row.value["messages"], document), nullptr, key);
+  return encoder.encode_text(row, query_and_document(query_of(row), document), nullptr, key);
 }
 
 at::Tensor Reranker::scores(Actors& actors, Batch& batch, const at::Tensor& hidden_TD) const {
@@ -95,11 +95,11 @@ void GenerativeReranker::begin(const RunSetting& setting) {
 
 Sample GenerativeReranker::encode_pair(const Row& row, const Json& document, const char* key,
                                        const Encoder& encoder) const {
-  const Json& query = row.value["messages"];
+  const Json query = query_of(row);
   const std::string own = system_of(document);
-  const Json messages = rerank_messages(text_without_system(query), text_without_system(document),
-                                        own.empty() ? system_of(query) : own, words_);
-  return encoder.encode_text(row, messages, no_thoughts(), key);
+  Json messages = rerank_messages(text_without_system(query), text_without_system(document),
+                                  own.empty() ? system_of(query) : own, words_);
+  return encoder.encode_text(row, with_media_of(std::move(messages), query, document), no_thoughts(), key);
 }
 
 at::Tensor GenerativeReranker::scores(Actors& actors, Batch& batch, const at::Tensor& hidden_TD) const {

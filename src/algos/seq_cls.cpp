@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "algos/pairs.h"
+#include "data/rows/documents.h"
 #include "models/pooling.h"
 
 namespace apus {
@@ -73,9 +74,10 @@ at::Tensor wanted_of(const Batch& batch, Problem problem, int64_t labels) {
 }  // namespace
 
 std::vector<Sample> SeqCls::encode(const Row& row, const Encoder& encoder) const {
-  Json messages = row.value["messages"];
+  Json talk = query_of(row);
+  Json& messages = talk["messages"];
   if (messages.size() == 1 && messages[0]["role"] == "assistant") messages[0]["role"] = "user";  // a bare text
-  Sample sample = encoder.encode_text(row, messages);
+  Sample sample = encoder.encode_text(row, talk);
   sample.columns = LabelReader(row, head_).read(problem_);
   return {std::move(sample)};
 }

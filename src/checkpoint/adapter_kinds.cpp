@@ -152,8 +152,24 @@ const std::vector<std::string>& adapter_kinds() {
   return words;
 }
 
+// LongLoRA is LoRA, trained with another attention. Other kinds are held whole, and AdaLoRA looks at all ranks of all
+// layers after every update.
+AdapterAbilities adapter_abilities(const std::string& tuner_type) {
+  if (tuner_type == "longlora") return {.whole_rows = true};
+  return {.cut = tuner_type == "lora" || tuner_type == "full",
+          .answers = tuner_type != "adapter",
+          .slices = tuner_type != "adalora"};
+}
+
+std::vector<std::string> adapter_words() {
+  std::vector<std::string> words = adapter_kinds();
+  words.push_back("longlora");
+  return words;
+}
+
 bool is_adapter_kind(const std::string& word) {
-  return word == "longlora" || std::find(adapter_kinds().begin(), adapter_kinds().end(), word) != adapter_kinds().end();
+  const std::vector<std::string> words = adapter_words();
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 std::string adapter_title(const LoraConfig& config) {

@@ -36,9 +36,19 @@ struct BoftSettings {
 
 struct LoraConfig;
 
-// The words of --tuner_type that mean an adapter, "lora" first.
+// What a word of --tuner_type that means an adapter allows.
+struct AdapterAbilities {
+  bool cut = true;          // processes can share out its factors as they do the weights
+  bool answers = true;      // the engine can draw answers with it
+  bool slices = true;       // a process can update rows of a factor by themselves
+  bool whole_rows = false;  // attention is changed while it is trained, and sees whole rows and all heads
+};
+AdapterAbilities adapter_abilities(const std::string& tuner_type);
+
+// Kinds as files have them, "lora" first.
 const std::vector<std::string>& adapter_kinds();
 bool is_adapter_kind(const std::string& word);
+std::vector<std::string> adapter_words();  // all that --tuner_type takes for one
 // "LoRA", "AdaLoRA", ...; what it is called in texts.
 std::string adapter_title(const LoraConfig& config);
 // The beginning of its parameters' names in a file: "lora_".

@@ -16,6 +16,7 @@
 #include "checkpoint/awq_layer.h"
 #include "checkpoint/calibrated_layer.h"
 #include "checkpoint/gptq_search.h"
+#include "quant/awq.h"
 
 namespace apus {
 
@@ -139,12 +140,13 @@ class Calibration {
     const Widened wide(module, spec_.device);
     advance(before_, i);
     LayerAtHand at_hand{model_, module, i, name, batches_, {}};
-    group_linears(at_hand);
+    const std::vector<NamedLinear> unmet = group_linears(at_hand);
     CalibratedLayer made;
     if (spec_.awq)
       quantise_layer_by_awq(at_hand, spec_.form.group, made);
     else
       by_gptq(at_hand, made);
+    for (const NamedLinear& one : unmet) round(one, made);
     advance(batches_, i), advance(after_, i);
     return made;
   }
@@ -158,8 +160,8 @@ class Calibration {
     return spec_.awq ? out % 8 == 0 && in % spec_.form.group_of(in) == 0 : out % 32 == 0 && in % 32 == 0;
   }
 
-  // Those that share an input stand together, in the order in which they run.
-  void group_linears(LayerAtHand& layer) {
+  // Those that share an input stand together, in the order in which they run. -> those that no row reaches
+  std::vector<NamedLinear> group_linears(LayerAtHand& layer) {
     std::vector<NamedLinear> all;
     layer.module.visit_modules(
         [&](const std::string& name, Module& m) {
@@ -177,15 +179,36 @@ class Calibration {
         if (inputs.empty() || !inputs.back().is_same(x_TI)) layer.groups.emplace_back(), inputs.push_back(x_TI);
         layer.groups.back().push_back(one);
       });
-      model_.layer(layer.index, batches_[0].x_TD, *batches_[0].step);
+      for (const LayerBatch& batch : batches_) {
+        if (run.size() == all.size()) break;
+        inputs.clear();
+        model_.layer(layer.index, batch.x_TD, *batch.step);
+      }
     }
-    for (const NamedLinear& one : all)
-      if (std::find(run.begin(), run.end(), one.name) == run.end()) report_.plain.push_back(one.name);
-    if (!report_.groups.empty()) return;
+    std::vector<NamedLinear> unmet;
+    for (const NamedLinear& one : all) {
+      if (std::find(run.begin(), run.end(), one.name) != run.end()) continue;
+      if (fits(*one.layer))
+        unmet.push_back(one), report_.unmet.push_back(one.name);
+      else
+        report_.plain.push_back(one.name);
+    }
+    if (!report_.groups.empty()) return unmet;
     for (const auto& group : layer.groups) {
       report_.groups.emplace_back();
       for (const NamedLinear& one : group) report_.groups.back().push_back(one.name.substr(layer.name.size() + 1));
     }
+    return unmet;
+  }
+
+  // Nothing is known of its inputs.
+  void round(const NamedLinear& one, CalibratedLayer& made) const {
+    const at::Tensor host_OI = one.layer->weight().data.to(at::kCPU).contiguous();
+    const quant::Shape shape{host_OI.size(0), host_OI.size(1)};
+    const std::span<const float> weight(host_OI.data_ptr<float>(), static_cast<size_t>(host_OI.numel()));
+    made.quantised[one.name] =
+        spec_.awq ? quant::pack_awq(quant::round_to_awq(weight, shape, spec_.form.group_of(shape.columns)), shape)
+                  : quant::pack_gptq(quant::round_to_integers(weight, shape, spec_.form, true), shape, spec_.form);
   }
 
   // Each group sees the inputs that those before it give once they are quantised.

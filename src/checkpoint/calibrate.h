@@ -35,7 +35,8 @@ struct CalibratedLayer {
 
 struct CalibrationReport {
   double perplexity_before = 0, perplexity = 0;  // of the judged rows; 0: the model gives no words
-  std::vector<std::string> plain;                // linear layers that stay so: not run by the rows, or of odd sides
+  std::vector<std::string> plain;                // linear layers that stay so, of odd sides
+  std::vector<std::string> unmet;                // that no row reached (experts): rounded to the nearest
   std::vector<std::vector<std::string>> groups;  // those of one input, in order, named within the decoder layer
 };
 

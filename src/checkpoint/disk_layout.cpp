@@ -39,15 +39,19 @@ std::vector<DiskShape> disk_shapes(Module& model, const DiskForm& form) {
   return all;
 }
 
+void each_disk_tensor(const std::string& name, const Param& p, const at::Tensor& whole,
+                      const std::function<void(const DiskTensor&)>& f, const DiskForm& form) {
+  const auto shapes = disk_shapes(name, p, form);
+  if (shapes.empty()) return;
+  if (p.pieces.empty())
+    return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(1, 2).contiguous() : whole});
+  const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});
+  for (size_t i = 0; i < shapes.size(); ++i) f({shapes[i].name, rows[static_cast<int64_t>(i)]});
+}
+
 void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f, const DiskForm& form) {
   model.visit([&](const std::string& name, Param& p) {
-    const auto shapes = disk_shapes(name, p, form);
-    if (shapes.empty()) return;
-    const at::Tensor whole = gathered(p, model.mesh());
-    if (p.pieces.empty())
-      return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(1, 2).contiguous() : whole});
-    const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});
-    for (size_t i = 0; i < shapes.size(); ++i) f({shapes[i].name, rows[static_cast<int64_t>(i)]});
+    if (p.tied.empty()) each_disk_tensor(name, p, gathered(p, model.mesh()), f, form);
   });
 }
 

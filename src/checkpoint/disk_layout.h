@@ -28,5 +28,8 @@ struct DiskTensor {
   at::Tensor data;
 };
 void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f, const DiskForm& form = {});
+// Of one parameter, whose whole values `whole` are.
+void each_disk_tensor(const std::string& name, const Param& param, const at::Tensor& whole,
+                      const std::function<void(const DiskTensor&)>& f, const DiskForm& form = {});
 
 }  // namespace apus

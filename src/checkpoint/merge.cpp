@@ -283,7 +283,8 @@ MergeReport merge_adapters(const MergeSpec& spec) {
                                       (spec.base / kModelConfigFile).string(), Fault::Model);
   require(!base_config.contains("quantization_config"), Fault::Usage, "the base ", spec.base.string(),
           " is quantised, and merged weights would have to be rounded again: merge into the unquantised checkpoint "
-          "(--model), then quantise the result (apus export --quant_method)");
+          "(--model), or into what apus export --to_hf true makes of it, then quantise the result (apus export "
+          "--quant_method)");
   const TensorFolder base(spec.base);
   const std::vector<DiskForm> forms = disk_forms_of(parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
                                                                (spec.base / kModelConfigFile).string(), Fault::Model));

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -19,6 +21,12 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr int64_t kPieces = 6, kLongestPiece = 48;  // of a quantised layer
+
+// The module that a plain tensor of a matrix or more belongs to, but for embeddings, which nobody quantises.
+std::optional<std::string> plain_module(const std::string& name, const StoredTensor& tensor) {
+  if (tensor.shape.size() < 2 || name.find("embed") != std::string::npos) return std::nullopt;
+  return name.substr(0, name.rfind('.'));
+}
 
 // The layer that a tensor is the weight of; empty: it stays as it is.
 std::string layer_of(const std::string& tensor, const QuantiseSpec& spec) {
@@ -96,6 +104,7 @@ QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
   QuantiseReport report;
   report.files = static_cast<int64_t>(shards.size());
   Json weight_map = Json::object();
+  std::set<std::string> plain;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file = shard_file(kModelWeights, i, shards.size());
     StoredWriter writer(spec.output / file, shards[i].header);
@@ -109,6 +118,7 @@ QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
       if (const std::string layer = layer_of(name, spec); layer.empty()) {
         const StoredTensor* const other = spec.made ? made_one(spec.made->changed, name) : nullptr;
         add(name, other ? in_type_of(*other, tensor) : tensor);
+        if (const auto module = plain_module(name, tensor)) plain.insert(*module);
       } else {
         for (const auto& [piece, data] : pieces_of(name, layer, tensor, spec)) add(layer + "." + piece, data);
         ++report.quantised;
@@ -125,7 +135,8 @@ QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
                       Json({{"metadata", {{"total_size", report.bytes}}}, {"weight_map", weight_map}}).dump(2) + "\n");
   const fs::path path = spec.base / kModelConfigFile;
   Json config = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
-  config["quantization_config"] = spec.made ? spec.made->config : spec.wish.config(config);
+  config["quantization_config"] =
+      spec.made ? spec.made->config : spec.wish.config(config, {plain.begin(), plain.end()});
   write_file_atomic(spec.output / kModelConfigFile, config.dump(2) + "\n");
   return report;
 }

@@ -131,6 +131,10 @@ std::unique_ptr<QuantisedWeights> quantised_weights(const Json& config, const qu
       log_warning("the checkpoint is quantised already (", scheme->method, "): --quant_method changes nothing");
     return std::make_unique<StoredQuantised>(*std::move(scheme), dir);
   }
+  if (wish.any() && wish.bits.value_or(8) < 4)
+    log_warning("--quant_bits ", *wish.bits, " rounds a weight by about ", *wish.bits == 3 ? "a fifth" : "half",
+                " of its ",
+                "size, which small models do not survive: compare perplexities (apus score) before you use it");
   return wish.any() ? std::make_unique<MadeQuantised>(wish, dir) : nullptr;
 }
 

@@ -177,8 +177,7 @@ struct Problems {
 bool is_harmless(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
          name.ends_with(".slope_rate") || name.ends_with(".query_decay") || name.ends_with(".key_decay") ||
-         name.ends_with(".diagonal_decay") || name == "lm_head.weight" || name.find(".mtp.") != std::string::npos ||
-         name.starts_with("mtp.");
+         name.ends_with(".diagonal_decay") || name == "lm_head.weight" || name.ends_with(".lm_head.weight");
 }
 
 // Of the parts of an Omni model that speak.
@@ -186,8 +185,9 @@ bool is_speech(const std::string& name) {
   return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
 }
 
-// Of the layers behind the last one that guess tokens ahead.
-bool of_unread_layer(const Model& model, const std::string& name) {
+// Of the layers that guess tokens ahead: by their own name, or behind the last one.
+bool guesses_ahead(const Model& model, const std::string& name) {
+  if (name.starts_with("mtp.") || name.find(".mtp.") != std::string::npos) return true;
   const ModelShape& shape = model.shape();
   for (int64_t i = shape.layers; i < shape.layers + shape.unread_layers; ++i)
     if (name.starts_with(model.layer_name(i) + ".")) return true;
@@ -282,7 +282,7 @@ std::vector<std::string> quantised_tensors(const std::string& weight, const std:
 
 }  // namespace
 
-void load_weights(Model& model, const TensorFolder& source, const LoadOptions& options) {
+UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadOptions& options) {
   Problems problems;
   std::set<std::string> used;
   std::vector<OnDisk> plan;
@@ -293,7 +293,8 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) other_name[p.tied] = name;
   });
-  const std::set<std::string> holding = options.quantised ? holding_layers(model) : std::set<std::string>();
+  const bool holds = options.quantised && !options.made_plain;
+  const std::set<std::string> holding = holds ? holding_layers(model) : std::set<std::string>();
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     OnDisk& at = plan.emplace_back(name, p, found_name);
@@ -322,21 +323,21 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
       }
     }
   });
-  int64_t speech = 0;
+  UnreadTensors unread;
   for (const auto& name : source.names()) {
-    if (used.count(name) || is_harmless(name) || of_unread_layer(model, name)) continue;
-    if (is_speech(name))
-      ++speech;
-    else
-      problems.unexpected.push_back(name);
+    if (used.count(name) || is_harmless(name)) continue;
+    (is_speech(name) ? unread.speech : guesses_ahead(model, name) ? unread.ahead : problems.unexpected).push_back(name);
   }
   problems.raise_if_any();
   require(problems.unexpected.empty(), Fault::Model,
           "the checkpoint holds tensors its config.json does not account for",
           Problems::listed("not part of the model", problems.unexpected));
-  if (speech > 0)
-    log_info("the checkpoint's ", speech,
+  if (!unread.speech.empty())
+    log_info("the checkpoint's ", unread.speech.size(),
              " tensors that make speech (talker and what follows it) are not read: this model answers in text");
+  if (!unread.ahead.empty())
+    log_info("the checkpoint's ", unread.ahead.size(), " tensors of layers that guess tokens ahead (",
+             unread.ahead.front(), ", ...) are not read: nothing is guessed by them");
 
   std::map<std::string, Param*> by_name;
   for (const OnDisk& from : plan) {
@@ -346,6 +347,7 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
         "rank holds the whole model");
     load_one(from, source, options, model.mesh());
     by_name[from.name] = &from.param;
+    if (options.filled) options.filled(from.name, from.param);
   }
   model.visit([&](const std::string& name, Param& p) {
     if (p.tied.empty()) return;
@@ -354,6 +356,7 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
     p.data = options.place ? same.data.to(options.place(name)) : same.data;  // on another device: a copy
     p.mapped = same.mapped && p.data.is_same(same.data);
   });
+  return unread;
 }
 
 std::unique_ptr<Model> load_model(const fs::path& dir, const LoadOptions& options) {
@@ -367,12 +370,16 @@ std::unique_ptr<Model> load_model(const fs::path& dir, const LoadOptions& option
   return model;
 }
 
-void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::ScalarType dtype) {
+void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::ScalarType dtype, const Carried& carried) {
   std::unique_ptr<ShardsWriter> writer;  // of the first rank; the others give their parts
   if (!model.mesh() || model.mesh()->layout().first()) {
     std::vector<SafetensorsWriter::Spec> tensors;
     for (const DiskShape& t : disk_shapes(model, model.disk_form()))
       tensors.push_back({t.name, t.statistic ? at::kFloat : dtype, t.shape});
+    for (const std::string& name : carried.names) {
+      const at::Tensor t = carried.source->tensor(name);
+      tensors.push_back({name, t.scalar_type(), t.sizes().vec()});
+    }
     writer = std::make_unique<ShardsWriter>(dir, tensors, max_shard);
   }
   std::exception_ptr failed;  // the others gather to the end, and must not wait for this rank
@@ -385,6 +392,8 @@ void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::Scal
     }
   };
   each_disk_tensor(model, write, model.disk_form());
+  for (const std::string& name : carried.names)
+    if (writer) write({name, carried.source->tensor(name)});
   if (failed) std::rethrow_exception(failed);
   if (writer) writer->commit();
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "checkpoint/disk_layout.h"
@@ -27,6 +28,9 @@ struct LoadOptions {
   std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)> fresh = {};
   // Whose weights linear layers hold quantised; null: nobody's.
   const QuantisedWeights* quantised = nullptr;
+  bool made_plain = false;  // they are made plain instead
+  // Told of each parameter as soon as it is filled, in visiting order; who has taken its data may let go of it.
+  std::function<void(const std::string& name, Param& p)> filled = {};
 };
 
 Json read_model_config(const std::filesystem::path& dir);  // config.json, checked to be an object
@@ -35,15 +39,28 @@ Json read_model_config(const std::filesystem::path& dir);  // config.json, check
 // that exists there, else f32; `note` says so.
 at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::Device device, std::string* note);
 
+// Tensors of a checkpoint that no parameter is filled with, by name: of layers that guess tokens ahead, and of the
+// parts of a model that speak.
+struct UnreadTensors {
+  std::vector<std::string> ahead, speech;
+};
+
 // Fills every parameter with this rank's part of it; of tensors that need no unpacking no more is read. Missing,
 // unexpected and mis-shaped tensors are reported all at once.
-void load_weights(Model& model, const TensorFolder& source, const LoadOptions& options);
+UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadOptions& options);
 
 // The model of a checkpoint folder, loaded; quantised weights stay so.
 std::unique_ptr<Model> load_model(const std::filesystem::path& dir, const LoadOptions& options);
 
+// Tensors of another checkpoint that are saved beside the model's, as they are there.
+struct Carried {
+  std::shared_ptr<const TensorFolder> source;
+  std::vector<std::string> names;
+};
+
 // As shards of at most `max_shard` bytes, of this type. Where ranks share out parameters, all of them call this
 // together and the first writes.
-void save_weights(Model& model, const std::filesystem::path& dir, int64_t max_shard, at::ScalarType dtype);
+void save_weights(Model& model, const std::filesystem::path& dir, int64_t max_shard, at::ScalarType dtype,
+                  const Carried& carried = {});
 
 }  // namespace apus

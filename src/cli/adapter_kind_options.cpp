@@ -59,36 +59,6 @@ void AdapterKindOptions::note_others(OptionTable& v, const std::string& tuner_ty
       v.notes.push_back(str("--", option->name, " has no effect with --tuner_type ", tuner_type));
 }
 
-// LongLoRA is LoRA, trained with another attention. Other kinds are held whole, and AdaLoRA looks at all ranks of all
-// layers after every update.
-void TrainCommandOptions::check_adapter_kind(int64_t ranks) const {
-  if (!lora() || tuner_type == "lora") return;
-  const std::string kind = "--tuner_type " + tuner_type;
-  if (tuner_type == "longlora") {
-    require(max_length && *max_length >= 8, Fault::Usage, kind,
-            " lets tokens look at groups of a quarter of --max_length: give that");
-    require(!shares_parts() && sequence_parallel_size == 1, Fault::Usage, kind,
-            " halves the heads of the whole model over whole rows: leave out --tensor_model_parallel_size, "
-            "--expert_model_parallel_size, --pipeline_model_parallel_size and --sequence_parallel_size");
-    return;
-  }
-  require(!shares_parts(), Fault::Usage, kind,
-          " is held whole by each process: leave out --tensor_model_parallel_size, --expert_model_parallel_size and "
-          "--pipeline_model_parallel_size, or use --tuner_type lora");
-  const int stage = ranks > 1 ? sharding().stage : 0;
-  require(stage < 3 && (stage == 0 || tuner_type != "adalora"), Fault::Usage, kind,
-          " with --deepspeed or --fsdp that shares out ", tuner_type == "adalora" ? "gradients or weights" : "weights",
-          " is not available: use ", tuner_type == "adalora" ? "none" : "--deepspeed zero2", ", or --tuner_type lora");
-  require(tuner_type != "adapter" || !algorithm_info(algorithm).rolls_out(), Fault::Usage, kind,
-          " is not available for ", algorithm, ", which draws answers with the adapter: use --tuner_type lora");
-  if (tuner_type != "adalora") return;
-  require(!update_in_backward, Fault::Usage,
-          "--update_in_backward true keeps no gradients, by which --tuner_type adalora judges ranks: leave it out");
-  for (const OtherModel& other : own.other_models())
-    require(!other.trained, Fault::Usage, "--tuner_type adalora is not available for ", algorithm,
-            ", which trains a second model: use --tuner_type lora");
-}
-
 void AdapterKindOptions::describe(const std::string& tuner_type, LoraConfig& c) const {
   c.kind = tuner_type == "longlora" ? "lora" : tuner_type, c.adalora = adalora, c.boft = boft;
   if (c.kind == "adalora") c.r = adalora_init_r;

@@ -7,8 +7,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "cli/shared_parts.h"
+#include "base/nearest.h"
 #include "cli/task_options.h"
+#include "parallel/placement/device_map.h"
 
 namespace apus {
 
@@ -38,33 +39,43 @@ void RankOptions::resolve(const OptionTable& v) {
   if (!v.given("tensor_model_parallel_size")) tensor_model_parallel_size = *foreign_tensor;
 }
 
+Combination RankOptions::combination(const ModelOptions& model, bool quantised) const {
+  return {.asked = model.task_type.empty() ? "this command" : "--task_type " + model.task_type,
+          .model_name = model.model,
+          .gives_words = apus::gives_words(model),
+          .tensor = tensor_model_parallel_size,
+          .experts = expert_model_parallel_size,
+          .quantised = quantised};
+}
+
 void RankOptions::check(const ModelOptions& model, const PlacementOptions& placement, bool quantised) const {
   if (!shares_parts()) return;
-  const std::string flag =
-      tensor_model_parallel_size > 1 ? "--tensor_model_parallel_size" : "--expert_model_parallel_size";
-  require(!placement.placed(), Fault::Usage, flag,
-          " gives each process its part on one device, and --device_map lays layers over the devices of one process: "
-          "give one of them");
-  require(gives_words(model), Fault::Usage, flag,
-          " is for models that give words, and this one is asked for --task_type ", model.task_type, ": leave it out");
-  require(!quantised, Fault::Usage, "--quant_method holds whole matrices: leave it out with ", flag);
+  require(!placement.placed(), Fault::Usage,
+          "--tensor_model_parallel_size and --expert_model_parallel_size give each process its part on one device, and "
+          "--device_map lays layers over the devices of one process: give one of them");
+  require_possible(combination(model, quantised));
+}
+
+void RankOptions::check_plan(const ModelOptions& model, const PlacementOptions& placement, bool quantised,
+                             int64_t devices) const {
+  check(model, placement, quantised);
+  require(devices % ranks_of_copy() == 0, Fault::Usage, "a model in such parts needs ", ranks_of_copy(),
+          " devices, or a multiple: give --devices ", ranks_of_copy());
+  require(placement.max_memory.empty() && parse_device_map(placement.device_map).entries.empty(), Fault::Usage,
+          "a plan spreads layers evenly over --devices; --dry_run true of infer, score and deploy says what lies where "
+          "by a map of your own, or --max_memory");
 }
 
 void RankOptions::settle(const ModelOptions& model) {
   if (!shares_parts()) return;
   const std::filesystem::path file = std::filesystem::path(model.model) / "config.json";
-  const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
-  std::string wrong = why_not({.tensor = tensor_model_parallel_size,
-                               .experts = expert_model_parallel_size,
-                               .row_sharers = tensor_model_parallel_size},
-                              model_facts(config), model.model);
-  if (wrong.empty() && config.contains("quantization_config"))
-    wrong = str("matrices of ", model.model,
-                " are held in few bits, as whole ones: leave out --tensor_model_parallel_size and "
-                "--expert_model_parallel_size");
+  const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
+  Combination wanted = combination(model, facts.quantised);
+  wanted.model = &facts;
+  const std::vector<std::string> wrong = refusals(wanted);
   if (wrong.empty()) return;
-  require(foreign_tensor && expert_model_parallel_size == 1, Fault::Usage, wrong);
-  log_warning(wrong, ". The engine answers on one device");
+  require(foreign_tensor && expert_model_parallel_size == 1, Fault::Usage, join(wrong, "\n"));
+  log_warning(wrong.front(), ". The engine answers on one device");
   tensor_model_parallel_size = 1;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "abilities/combination.h"
 #include "cli/option_groups.h"
 
 namespace apus {
@@ -22,8 +23,12 @@ struct RankOptions {
   void fields(OptionTable& v);  // after those of the groups that refuse the names of other programs
   void resolve(const OptionTable& v);
   void check(const ModelOptions& model, const PlacementOptions& placement, bool quantised) const;
+  void check_plan(const ModelOptions& model, const PlacementOptions& placement, bool quantised, int64_t devices) const;
   // When the model is a folder here.
   void settle(const ModelOptions& model);
+
+ private:
+  Combination combination(const ModelOptions& model, bool quantised) const;
 };
 
 }  // namespace apus

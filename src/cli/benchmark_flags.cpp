@@ -37,22 +37,4 @@ EvalOptions BenchmarkFlags::evaluation(const ModelOptions& model, const Template
   return eval;
 }
 
-void TrainCommandOptions::check_benchmarks(int64_t ranks) const {
-  BenchmarkFlags::check();
-  if (!asks_benchmarks()) return;
-  const AlgorithmInfo& info = algorithm_info(algorithm);
-  require(info.head == Head::Vocab && !info.rolls_out(), Fault::Usage, "--eval_dataset is not available for ",
-          algorithm, info.rolls_out() ? ", which draws answers to learn from" : ", which gives no words",
-          ": ask the checkpoints with apus eval");
-  require(
-      sequence_parallel_size * tensor_model_parallel_size * expert_model_parallel_size * pipeline_model_parallel_size ==
-              1 &&
-          (sharding().stage < 3 || ranks == 1),
-      Fault::Usage,
-      "--eval_dataset answers with the whole model on each process: leave it out with processes that share out the "
-      "model or the tokens of a row (zero3 and its kin, --sequence_parallel_size, --*_model_parallel_size), and ask "
-      "the checkpoints with apus eval");
-  evaluation(*this, *this, true);
-}
-
 }  // namespace apus

@@ -10,18 +10,21 @@
 // (download what is named by a hub's id). All run, in this order, before any device is opened or model is read. A
 // command that can run as several processes has `ranks_dir() const`: the folder for the output of all but the first;
 // and one that starts them unasked `ranks() const`.
-// `rehearse(Rehearsal&) const` is what --dry_run true does instead of running (cli/rehearsal.h).
+// `rehearse(Rehearsal&) const` is what --dry_run true does instead of running (cli/rehearsal.h); with `plan_spec` (cli/
+// planned.h) the command can be planned.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/options.h"
 #include "base/registry.h"
 #include "cli/heavy.h"
+#include "cli/planned.h"
 
 namespace apus {
 
@@ -50,6 +53,7 @@ struct Command {
     std::function<int()> run;
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;
+    std::optional<Planned> planned;  // none: `apus plan` does not know it
   };
   // Made for these arguments: which algorithm they ask for may decide which options there are. Nothing is parsed yet.
   std::function<std::unique_ptr<Instance>(const std::vector<std::string>& arguments)> maker;
@@ -79,6 +83,7 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
     if constexpr (requires { options->dry_run; }) return options->dry_run;
     return false;
   };
+  if constexpr (requires(OptionTable & v) { options->prepare_plan(v, 1); }) instance->planned = Planned::of(options);
   instance->rehearse = [options](Rehearsal& r) {
     if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
   };

@@ -221,6 +221,20 @@ std::filesystem::path DeployOptions::ranks_dir() const {
   return std::filesystem::path("logs") / local_time("%Y%m%d-%H%M%S");
 }
 
+void DeployOptions::prepare_plan(OptionTable& v, int64_t devices) {
+  RankOptions::resolve(v);
+  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+}
+
+PlanSpec DeployOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
+  PlanSpec spec = inference_spec(*this, *this, config, facts);
+  spec.command = "deploy";
+  spec.train.devices = static_cast<int>(devices);
+  hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  return spec;
+}
+
 void DeployOptions::rehearse(Rehearsal& r) const {
   if (upstream()) return;  // the other server knows what it needs
   const Json config = r.model(model);
@@ -228,11 +242,7 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
   if (placed()) return r.placement({*this, *this, this, named_adapters().empty() ? adapter() : ""});
-  PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
-  spec.command = "deploy";
-  hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
-  r.plan(spec);
+  r.plan(plan_spec(config, device_facts(device)));
 }
 
 std::string served_at(const DeployOptions& o, int port) {

@@ -10,6 +10,8 @@
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
+struct DeviceFacts;
+struct PlanSpec;
 
 struct DeployOptions : ModelOptions,
                        PlacementOptions,
@@ -64,6 +66,8 @@ struct DeployOptions : ModelOptions,
   }
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
   void rehearse(Rehearsal& r) const;
+  void prepare_plan(OptionTable& v, int64_t devices);
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
   int64_t ranks() const { return upstream() ? 1 : ranks_of_copy() * data_parallel_size; }
   std::filesystem::path ranks_dir() const;
 

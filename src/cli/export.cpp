@@ -21,7 +21,6 @@ void ExportOptions::fields(OptionTable& v) {
   v("merge_lora", merge_lora, "fold adapters into the model's weights");
   v("to_cached_dataset", to_cached_dataset, "encode --dataset once, for the --cached_dataset of many runs");
   v("to_gguf", to_gguf, "write one GGUF file with weights in this format: " + join(mix_names()))
-      .choices(mix_names())
       .shown_default("no such file");
   v("to_ollama", to_ollama, "write a Modelfile for ollama, of the model's folder or of the file of --to_gguf");
   v("to_hf", to_hf,
@@ -168,6 +167,8 @@ void ExportOptions::check() const {
           "has its own formats");
   require(!to_hf || (!to_cached_dataset && !quantise.any() && !converts()), Fault::Usage,
           "--to_hf and another export: one at a time");
+  require(to_gguf.empty() || find_mix(to_gguf), Fault::Usage, "--to_gguf ", to_gguf,
+          " is not possible. Allowed: ", join(mix_names()), ", in capitals or not");
   require(!converts() || adapters.empty() || merge_lora, Fault::Usage,
           "--adapters with --to_gguf or --to_ollama: give --merge_lora true, which folds them into the model first");
   if (merge_lora) return check_merge();

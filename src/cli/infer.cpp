@@ -213,10 +213,17 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
   return sets;
 }
 
+void take_media(const InferOptions& o, std::vector<QuestionSet>& rows) {
+  const bool media = !o.client() && open_media_processor(o.model, nullptr, o.media) != nullptr;
+  for (QuestionSet& set : rows) {
+    set.normalize.media = media;
+    if (o.client()) set.normalize.no_media = "they are not sent to servers";
+  }
+}
+
 RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
   std::vector<QuestionSet> rows = o.rows.empty() ? o.question_sets() : o.rows;
-  const bool media = !o.client() && gives_words(o) && open_media_processor(o.model, nullptr, o.media) != nullptr;
-  for (QuestionSet& set : rows) set.normalize.media = media;
+  take_media(o, rows);
   return {.rows = std::move(rows),
           .sample = o.val_dataset_sample,
           .strict = o.strict,
@@ -251,19 +258,32 @@ std::filesystem::path InferOptions::ranks_dir() const {
   return beside / "logs" / local_time("%Y%m%d-%H%M%S");
 }
 
+void InferOptions::prepare_plan(OptionTable& v, int64_t devices) {
+  RankOptions::resolve(v);
+  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+}
+
+PlanSpec InferOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
+  PlanSpec spec = inference_spec(*this, *this, config, facts);
+  spec.train.devices = static_cast<int>(devices);
+  hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  return spec;
+}
+
 void InferOptions::rehearse(Rehearsal& r) const {
-  r.questions(rows);
-  if (client()) return;  // the model is the server's
+  if (client()) return r.questions(rows);  // the model is the server's
   const Json config = r.model(model);
+  std::vector<QuestionSet> asked = rows;
+  const bool sees = model_facts(config).seeing != nullptr;
+  for (QuestionSet& set : asked) set.normalize.media = sees;
+  r.questions(asked);
   r.adapters(adapters);
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
   if (!interactive()) r.output(result_path.empty() ? result_folder(*this) : std::filesystem::path(result_path));
   if (placed()) return r.placement({*this, *this, this, adapter()});
-  PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
-  hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
-  r.plan(spec);
+  r.plan(plan_spec(config, device_facts(device)));
 }
 
 namespace {

@@ -10,6 +10,8 @@
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
+struct DeviceFacts;
+struct PlanSpec;
 
 struct InferOptions : ModelOptions,
                       PlacementOptions,
@@ -60,10 +62,14 @@ struct InferOptions : ModelOptions,
   std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
   std::vector<QuestionSet> rows;                   // they, after fetch()
   void rehearse(Rehearsal& r) const;
+  void prepare_plan(OptionTable& v, int64_t devices);
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
   int64_t ranks() const { return client() ? 1 : ranks_of_copy(); }
   std::filesystem::path ranks_dir() const;
 };
 
+// Says to the rows' readers whether the model takes images, videos and sounds.
+void take_media(const InferOptions& options, std::vector<QuestionSet>& rows);
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);
 // Beside the model, or here when it is a server's; named after the time.
 // An unfinished one is gone on with by naming it.

@@ -8,10 +8,10 @@
 #include <optional>
 #include <set>
 
+#include "abilities/combination.h"
 #include "base/config_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "cli/shared_parts.h"
 #include "parallel/placement/stages.h"
 
 namespace apus {
@@ -76,8 +76,11 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
   say({"overlap_param_gather", "overlap_grad_reduce", "overlap_p2p_comm", "tp_comm_overlap",
        "distributed_timeout_minutes", "distributed_backend", "align_param_gather"},
       "messages travel while the ranks compute");
-  say({"moe_expert_capacity_factor", "moe_token_drop_policy", "moe_pad_expert_input_to_capacity"},
+  say({"moe_token_drop_policy", "moe_pad_expert_input_to_capacity"},
       "an expert takes all tokens that are sent to it, and none is dropped");
+  say({"num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"},
+      "a process runs one piece of the layers, not several in turn: it waits longer, the losses are the same");
+  say({"async_save"}, "training waits until a checkpoint is written");
   say({"merge_lora"}, "adapters are saved as they are, and apus merge-lora makes whole models of them");
   say({"use_precision_aware_optimizer"}, "--optim and --master_weights say what the optimizer keeps");
   say({"linear_decoupled_in_proj",
@@ -87,7 +90,6 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
        "use_flash_attn",
        "no_initialization",
        "use_cpu_initialization",
-       "async_save",
        "load_from_cache_file",
        "eval_iters",
        "optimizer_offload_fraction",
@@ -96,10 +98,7 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
        "tensorboard_queue_size",
        "log_throughput",
        "log_params_norm",
-       "calculate_per_token_loss",
        "use_distributed_optimizer",
-       "num_layers_per_virtual_pipeline_stage",
-       "num_virtual_stages_per_pipeline_rank",
        "account_for_embedding_in_pipeline_split",
        "account_for_loss_in_pipeline_split",
        "sequence_parallel",
@@ -120,6 +119,9 @@ const std::map<std::string, Refusal> kRefused = {
     {"mcore_model", {"checkpoints are HuggingFace's: give the model's folder as --model", {}}},
     {"mcore_adapter", {"adapters are PEFT's: --adapters, or --resume_from_checkpoint to go on with a run", {}}},
     {"load", {"checkpoints are HuggingFace's: --model, or --resume_from_checkpoint to go on with a run", {}}},
+    {"moe_expert_capacity_factor",
+     {"an expert takes all tokens that are sent to it, and none is dropped: leave it out", {}}},
+    {"calculate_per_token_loss", {"losses are means over all tokens of an update", {"true"}}},
     {"fp8_format", {"weights are trained in --torch_dtype bfloat16 or float32: leave the fp8 flags out", {}}},
     {"fp8_recipe", {"see --fp8_format", {}}},
     {"fp8_param_gather", {"see --fp8_format", {"false"}}},
@@ -224,23 +226,35 @@ class Translation {
     if (!run_.model || mesh.tensor * experts * mesh.pipeline == 1) return false;
     if (has("deepspeed") || has("fsdp") || truth("use_megatron_fsdp", false) || looks_at_matrices()) return false;
     if (mesh.pipeline > 1 && !stages_are_possible(mesh)) return false;
-    static const std::set<std::string> preferences = {"dpo", "orpo", "cpo", "simpo", "kto"};
-    const bool algorithm = run_.command == "rlhf" ? preferences.count(text("rlhf_type", "dpo")) > 0
-                                                  : text("task_type", "causal_lm") == "causal_lm";
-    return algorithm && why_not({.tensor = mesh.tensor,
-                                 .experts = experts,
-                                 .row_sharers = mesh.tensor * mesh.context,
-                                 .stages = mesh.pipeline,
-                                 .dora = truth("use_dora", false)},
-                                *run_.model, "the model")
-                            .empty();
+    const std::string name = run_.command == "rlhf"                          ? text("rlhf_type", "dpo")
+                             : text("task_type", "causal_lm") == "causal_lm" ? run_.command
+                                                                             : text("task_type", "");
+    const AlgorithmInfo* algorithm = Registry<AlgorithmInfo>::of().find(name);
+    if (!algorithm) return false;  // the command itself says so
+    const bool offload = truth("optimizer_cpu_offload", false);
+    return refusals({.algorithm = algorithm,
+                     .needs = {.whole_logits = whole_logits()},
+                     .model = run_.model,
+                     .tensor = mesh.tensor,
+                     .experts = experts,
+                     .stages = mesh.pipeline,
+                     .tokens = mesh.context,
+                     .zero = offload ? 2 : 1,
+                     .tuner = text("tuner_type", text("train_type", "full")),
+                     .dora = truth("use_dora", false),
+                     .quantised = has("quant_method") || run_.model->quantised,
+                     .asks_reference = truth("precompute_ref_log_probs", false)})
+        .empty();
   }
 
-  // Gradients of a stage stay until its last micro-batch, and it knows the loss of one pass alone.
+  // Of a loss that looks at all words; the run itself will know.
+  std::string whole_logits() const {
+    for (const char* name : {"enable_eaft_loss", "enable_asft_loss"})
+      if (truth(name, false)) return str("--", name);
+    return "";
+  }
+
   bool stages_are_possible(const MegatronMesh& mesh) {
-    if (truth("optimizer_cpu_offload", false) || text("rlhf_type", "") == "kto") return false;
-    for (const char* name : {"precompute_ref_log_probs", "enable_eaft_loss", "enable_asft_loss"})
-      if (truth(name, false)) return false;
     StageWish wish{.stages = mesh.pipeline, .layout = text("pipeline_model_parallel_layout", "")};
     if (has("decoder_first_pipeline_num_layers")) wish.first = count("decoder_first_pipeline_num_layers", 0);
     if (has("decoder_last_pipeline_num_layers")) wish.last = count("decoder_last_pipeline_num_layers", 0);
@@ -283,10 +297,14 @@ class Translation {
   }
 
   // Which processes read the same rows, and that none of them holds the whole model, is what a mesh is to a run. Those
-  // processes share out the tokens of the rows, and all of them the weights.
+  // processes share out the tokens of the rows, and all of them the weights. Rows of a model that sees stay whole: each
+  // process reads its own.
+  bool sees() const { return run_.model && run_.model->seeing; }
   void by_rows(const MegatronMesh& mesh, int64_t ranks) {
-    const int64_t sharers = mesh.sharers();
-    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false),
+    if (sees()) readers_ = ranks;
+    const int64_t sharers = sees() ? 1 : mesh.sharers();
+    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false) ||
+                       (sees() && mesh.context > 1),
                weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
     if (sharers > 1 && compares_rows())
       by_rows_of_a_pass(sharers);
@@ -296,7 +314,7 @@ class Translation {
       if (has(name)) unused_["the layers are not run by stages"].insert("--" + name);
     if (!has("deepspeed") && !has("fsdp") && !looks_at_matrices() && (ranks > 1 || weights || offload))
       give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
-    if (sharers == 1 && !weights) return;
+    if (mesh.sharers() * mesh.experts == 1 && !weights) return;
     out_.notes.push_back(str(mesh.text(), ": here ",
                              sharers > 1 ? str(sharers, " processes share out the ",
                                                compares_rows() ? "rows of each pass" : "tokens of each row",

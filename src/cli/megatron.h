@@ -23,7 +23,7 @@ struct MegatronRun {
 };
 
 // All flags that cannot be had are refused at once. Flags that are none of Megatron's stay as they are. A mesh is the
-// real one where model and command can be shared out so (cli/shared_parts.h); else processes of it share out rows and
+// real one where model and command can be shared out so (abilities/rules.cpp); else processes of it share out rows and
 // weights in ways that all models know.
 OwnFlags own_flags(const std::vector<std::string>& megatron_arguments, const MegatronRun& run);
 

@@ -10,9 +10,7 @@
 #include "base/nearest.h"
 #include "checkpoint/gguf_folder.h"
 #include "cli/command.h"
-#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
-#include "cli/shared_parts.h"
 #include "gguf/import.h"
 #include "models/spec/presets.h"
 
@@ -41,55 +39,52 @@ Json config_of(const std::string& model) {
   return preset_config(name);
 }
 
-// What alignment adds: a second answer to a row, a frozen reference (where there is no adapter that could be switched
-// off), a cache to generate with.
-void add_alignment(const PlanOptions& o, PlanSpec& spec) {
-  const std::string& type = o.rlhf_type;
-  const bool pairs = type == "dpo" || type == "simpo" || type == "orpo" || type == "cpo" || type == "rm";
-  spec.row_copies = pairs ? 2 : 1;
-  spec.train.frozen_copies = !spec.tuning.lora && (type == "dpo" || type == "kto" || type == "grpo") ? 1 : 0;
-  if (type != "grpo") return;
-  spec.train.rolls_out = spec.train.all_read_answers = true;
-  spec.row_tokens += o.max_completion_length;
-  spec.train.cache_bytes = static_cast<double>(o.num_generations * spec.rows * spec.row_tokens) *
-                           cache_bytes_per_token(spec.model, spec.element());
-  spec.assumptions.push_back(str("answers of up to ", o.max_completion_length, " tokens, ", o.num_generations,
-                                 " to a prompt, generated on the same devices"));
+// The commands that can be planned.
+std::vector<std::string> planned_commands() {
+  std::vector<std::string> names;
+  for (const Command* command : all_commands())
+    if (command->info.name != "plan" && command->make()->planned) names.push_back(command->info.name);
+  return names;
+}
+
+// --command among the arguments, wherever it stands. An algorithm is of the command that has its option.
+struct CommandChoice {
+  std::string command, rlhf_type;
+  bool ignore_others = true;
+  void fields(OptionTable& v) {
+    v("command", command, "the command");
+    v("rlhf_type", rlhf_type, "the algorithm");
+    v("", ignore_others, "").forgives_unknown();
+  }
+};
+
+std::string command_asked_for(const std::vector<std::string>& arguments) {
+  CommandChoice choice;
+  OptionTable::of(choice).parse(arguments);
+  if (!choice.command.empty()) return choice.command;
+  return choice.rlhf_type.empty() ? "sft" : "rlhf";
 }
 
 }  // namespace
 
 PlanSpec plan_spec(const PlanOptions& o) {
-  const DeviceFacts device = device_facts(o.device);
-  const Json config = config_of(o.preset.empty() ? o.model : o.preset);
-  PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.engine.max_step_tokens, config, device)
-                  : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
-                                                        : training_spec({o, o, o, o, o}, config, device, o.devices);
-  hold_quantised(spec, config, o.quantise);
-  if (o.shares_parts()) {
-    const std::string wrong = why_not({.tensor = o.tensor_model_parallel_size,
-                                       .experts = o.expert_model_parallel_size,
-                                       .row_sharers = o.sequence_parallel_size * o.tensor_model_parallel_size,
-                                       .stages = o.pipeline_model_parallel_size,
-                                       .dora = o.use_dora},
-                                      spec.model, "the model");
-    require(wrong.empty(), Fault::Usage, wrong);
-  }
-  spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
-  if (spec.inference) {
-    spec.train.devices = static_cast<int>(o.devices);
-    if (o.shares_parts()) share_out(spec, o.tensor_model_parallel_size, o.expert_model_parallel_size);
-    return spec;
-  }
-  spec.train.accumulation = o.accumulation(std::max<int64_t>(1, o.devices / o.row_sharers()));
-  if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
-  spec.count_tokens();
+  const std::string& model = o.preset.empty() ? o.run.model->model : o.preset;
+  PlanSpec spec = o.run.spec(config_of(model), device_facts(o.run.model->device), o.devices);
+  spec.title = model, spec.stack = o.stack;
+  require(o.stack == "apus" || (spec.command == "sft" && spec.tuning.lora), Fault::Usage,
+          "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
+  require(!o.search || !spec.inference, Fault::Usage,
+          "--search tries micro-batches, recompute and sharding, which are of training");
+  require(
+      !o.search || !spec.share.any(), Fault::Usage,
+      "--search tries micro-batches, recompute and --deepspeed, not meshes: leave out --tensor_model_parallel_size, "
+      "--expert_model_parallel_size and --pipeline_model_parallel_size");
   return spec;
 }
 
 void PlanOptions::fields(OptionTable& v) {
   v.group("Plan");
-  v("command", of, "what is planned: its flags count").choices({"sft", "pt", "rlhf", "infer", "deploy", "score"});
+  v("command", of, "what is planned: its flags count").choices(planned_commands());
   v("preset", preset, "a known shape in place of --model: " + join(preset_names()));
   v("devices", devices, "how many; training splits its data over them, inference its layers")
       .at_least(1)
@@ -98,46 +93,16 @@ void PlanOptions::fields(OptionTable& v) {
   v("json", as_json, "for machines");
   v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
       .choices({"apus", "ms-swift"});
-  v("rlhf_type", rlhf_type, "with --command rlhf").choices({"grpo", "dpo", "kto", "orpo", "simpo", "cpo", "rm"});
-  v("num_generations", num_generations, "grpo: answers to a prompt").at_least(1);
-  v("max_completion_length", max_completion_length, "grpo: longest answer in tokens").at_least(1);
-  TrainCommandOptions::fields(v);
-  EngineOptions::fields(v);
-  for (const char* name : {"device_map", "max_memory"})
-    v.at(name).refusal = "a plan is of one device; --dry_run true of infer, score and deploy says what lies where";
+  run.fields(v);
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
   v.at("device").help =
       "910B3, A100-80G, H200, ... (see docs/plan.md); auto, npu, cuda: what this machine has; cpu: its processor";
 }
 
 void PlanOptions::resolve(OptionTable& v) {
-  TemplateOptions::resolve(v);
-  resolve_sharding(v);
-}
-
-void PlanOptions::check() const {
-  require(model.empty() != preset.empty(), Fault::Usage,
+  require(v.given("model") == preset.empty(), Fault::Usage,
           "give either --model (a folder, or a known shape's name) or --preset NAME");
-  TunerOptions::check();
-  check_update_in_backward(devices);
-  require(
-      !search || !shares_parts(), Fault::Usage,
-      "--search tries micro-batches, recompute and --deepspeed, not meshes: leave out --tensor_model_parallel_size, "
-      "--expert_model_parallel_size and --pipeline_model_parallel_size");
-  require(of == "sft" || of == "pt" || of == "rlhf" || pipeline_model_parallel_size == 1, Fault::Usage,
-          "--pipeline_model_parallel_size is of training: answers take --tensor_model_parallel_size and "
-          "--expert_model_parallel_size");
-  require(!shares_parts() || devices % least_ranks() == 0, Fault::Usage, "a model in such parts needs ", least_ranks(),
-          " devices, or a multiple: give --devices ", least_ranks());
-  const bool matrices_alone = expert_model_parallel_size * pipeline_model_parallel_size == 1;
-  require(!shares_parts() || matrices_alone || sharding().stage < (pipeline_model_parallel_size > 1 ? 2 : 3),
-          Fault::Usage, "weights that are shared out by rows as well are not available: give --deepspeed zero1");
-  check_sequence_parallel(devices);
-  require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
-          "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
-  require(!search || !(of == "infer" || of == "deploy" || of == "score"), Fault::Usage,
-          "--search tries micro-batches, recompute and sharding, which are of training");
-  check_sharding(devices);
+  run.prepare(v, devices);
 }
 
 void PlanOptions::rehearse(Rehearsal& r) const { r.plan(plan_spec(*this)); }
@@ -157,15 +122,26 @@ int run(const PlanOptions& o) {
   return plan.fits ? 0 : kDoesNotFit;
 }
 
-const RegisterCommand<PlanOptions> plan_command(
-    {.name = "plan",
-     .group = "Machine",
-     .summary = "memory and speed of a run before it starts; exit code 0: it fits, 5: it does not",
-     .examples = {"plan --model qwen2.5-7b --tuner_type lora --device 910B3 --max_length 2048",
-                  "plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8 --deepspeed zero3",
-                  "plan --model DIR --command infer --device A100-40G --max_model_len 8192",
-                  "plan --model qwen3-8b --tuner_type full --device H200 --devices 8 --search"}},
-    run);
+const bool plan_registered = [] {
+  register_command(
+      {.info = {.name = "plan",
+                .group = "Machine",
+                .summary = "memory and speed of a run before it starts; exit code 0: it fits, 5: it does not",
+                .examples = {"plan --model qwen2.5-7b --tuner_type lora --device 910B3 --max_length 2048",
+                             "plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8 --deepspeed zero3",
+                             "plan --rlhf_type grpo --model qwen3-8b --tuner_type lora --device H200",
+                             "plan --model DIR --command infer --device A100-40G --max_model_len 8192",
+                             "plan --model qwen3-8b --tuner_type full --device H200 --devices 8 --search"}},
+       .maker = [](const std::vector<std::string>& arguments) {
+         const std::string name = command_asked_for(arguments);
+         const Command* command = name == "plan" ? nullptr : find_command(name);
+         const auto planned = command ? command->make(arguments)->planned : std::nullopt;
+         require(planned.has_value(), Fault::Usage, "--command ", name,
+                 " cannot be planned; possible: ", join(planned_commands()));
+         return command_instance(std::make_shared<PlanOptions>(*planned), run);
+       }});
+  return true;
+}();
 }  // namespace
 
 }  // namespace apus

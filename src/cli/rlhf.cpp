@@ -15,7 +15,7 @@ std::string algorithms_text() {
   return out + "apus rlhf --rlhf_type NAME --help shows the options of one of them.\n";
 }
 
-const bool registered = [] {
+const bool rlhf_registered = [] {
   register_command({.info = {.name = "rlhf",
                              .group = "Train",
                              .summary = "align a model: preferences, rewards, reward models",

@@ -158,8 +158,11 @@ void SampleOptions::check() const {
 }
 
 void SampleOptions::fetch() {
+  if (sampler_engine != "no" && !client()) ModelOptions::fetch();
   const std::vector<std::string> asked_files = std::exchange(val_dataset, dataset);
-  Questions all(question_sets(), std::nullopt);
+  std::vector<QuestionSet> sets = question_sets();
+  if (sampler_engine != "no") take_media(*this, sets);
+  Questions all(std::move(sets), std::nullopt);
   val_dataset = asked_files;
   asked.clear();
   for (bool more = true; more;) {
@@ -182,15 +185,13 @@ void SampleOptions::fetch() {
   require(!asked.empty(), Fault::Data, "--dataset holds no question");
   if (prm_model && !prm_is_function(*this, plugins_of(reward, Json::object(), nullptr).get()))
     prm_model = fetched_model(*prm_model, true, "--prm_model");
-  if (sampler_engine == "no") return;
-  if (!client()) ModelOptions::fetch();
-  if (dry_run) return;
+  if (sampler_engine == "no" || dry_run) return;
   make_writable_dir(output_dir);
   LineWriter out(val_dataset[0]);
   for (size_t q = 0; q < asked.size(); ++q)
     for (int64_t turn = 0; turn < num_return_sequences; ++turn) {
       Json row = {{"messages", asked[q].row["messages"]}, {kQuestion, q}, {kTurn, turn}};
-      for (const char* column : {"tools", "documents", "chat_template_kwargs"})
+      for (const char* column : {"tools", "documents", "chat_template_kwargs", "images", "videos", "audios", "objects"})
         if (asked[q].row.contains(column)) row[column] = asked[q].row[column];
       out.write(json_text(row));
     }

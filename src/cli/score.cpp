@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/score.h"
 
+#include <charconv>
 #include <filesystem>
 
 #include "base/clock.h"
@@ -22,7 +23,7 @@ void ScoreOptions::fields(OptionTable& v) {
   v.group("Rows and results");
   v("dataset", dataset,
     "files of rows, of every kind that sft reads: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads "
-    "standard input")
+    "standard input; #N behind a name takes its first N rows")
       .required()
       .alias("val_dataset");
   encoding_field(v, encoding);
@@ -53,8 +54,26 @@ void ScoreOptions::check() const {
   PlacementOptions::check(*this);
   RankOptions::check(*this, *this, quantise.any());
   check_encoding(encoding);
-  for (const std::string& file : dataset)  // said before the model is loaded
-    require(file == "-" || std::filesystem::exists(file), Fault::Io, "--dataset ", file, " is not here", nearby(file));
+  for (const File& file : files())  // said before the model is loaded
+    require(file.path == "-" || std::filesystem::exists(file.path), Fault::Io, "--dataset ", file.path, " is not here",
+            nearby(file.path));
+}
+
+std::vector<ScoreOptions::File> ScoreOptions::files() const {
+  std::vector<File> out;
+  for (const std::string& text : dataset) {
+    const size_t hash = text.rfind('#');
+    if (text == "-" || hash == std::string::npos || std::filesystem::exists(text)) {
+      out.push_back({text, {}});
+      continue;
+    }
+    int64_t rows = 0;
+    const auto [end, code] = std::from_chars(text.data() + hash + 1, text.data() + text.size(), rows);
+    require(code == std::errc() && end == text.data() + text.size() && rows > 0, Fault::Usage, "--dataset ", text,
+            ": behind # a number of rows is wanted, e.g. rows.jsonl#500");
+    out.push_back({text.substr(0, hash), rows});
+  }
+  return out;
 }
 
 // Every process would score all rows: it is for those that hold a part of the model.
@@ -64,18 +83,30 @@ std::filesystem::path ScoreOptions::ranks_dir() const {
   return (named.has_parent_path() ? named.parent_path() : ".") / "logs" / local_time("%Y%m%d-%H%M%S");
 }
 
+void ScoreOptions::prepare_plan(OptionTable& v, int64_t devices) {
+  RankOptions::resolve(v);
+  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+}
+
+PlanSpec ScoreOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
+  PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, facts);
+  spec.train.devices = static_cast<int>(devices);
+  hold_quantised(spec, config, quantise);
+  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  return spec;
+}
+
 void ScoreOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(model);
   r.adapters(adapters);
   r.tokenizer(model);
-  r.json_rows(dataset, encoding);
+  std::vector<std::string> paths;
+  for (const File& file : files()) paths.push_back(file.path);
+  r.json_rows(paths, encoding);
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
   if (placed()) return r.placement({*this, *this, nullptr, adapter()});
-  PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, device_facts(device));
-  hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
-  r.plan(spec);
+  r.plan(plan_spec(config, device_facts(device)));
 }
 
 namespace {

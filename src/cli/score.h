@@ -8,11 +8,18 @@
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
+struct DeviceFacts;
+struct PlanSpec;
 
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RankOptions, RunOptions {
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
-  // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input.
+  // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input; #N behind a name: its first N rows.
   std::vector<std::string> dataset;
+  struct File {
+    std::string path;
+    std::optional<int64_t> rows;  // the first so many; none: all
+  };
+  std::vector<File> files() const;
   std::string encoding;               // of text files; empty: UTF-8
   std::string result_path;            // empty or "-": standard output
   std::string dump_logits;            // safetensors file; empty: none
@@ -30,6 +37,8 @@ struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOp
   int64_t ranks() const { return ranks_of_copy(); }
   std::filesystem::path ranks_dir() const;
   void rehearse(Rehearsal& r) const;
+  void prepare_plan(OptionTable& v, int64_t devices);
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
 };
 
 }  // namespace apus

@@ -17,10 +17,11 @@
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
-#include "cli/shared_parts.h"
 #include "cli/started_ranks.h"
 #include "data/source/dataset_ref.h"
 #include "dist/launch/environment.h"
+#include "parallel/placement/stages.h"
+#include "train/optim_names.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -41,10 +42,6 @@ fs::path TrainCommandOptions::ranks_dir() const { return output_root() / "logs" 
 
 namespace {
 
-std::string asked_by(const std::string& name, const AlgorithmInfo& info) {
-  return info.command.empty() ? "apus " + name : str("--", chooser_of(info.command), " ", name);
-}
-
 // A script may say what only other algorithms read. Among the tasks of one command it is a mistake.
 void options_of_others(OptionTable& v, const std::string& chosen) {
   const std::string& command = algorithm_info(chosen).command;
@@ -62,7 +59,7 @@ void options_of_others(OptionTable& v, const std::string& chosen) {
     own.fields(theirs);
     if (ReferenceOptions reference; own.knows_reference()) reference.fields(theirs);
     for (const auto& option : theirs.options())
-      if (!here.count(option->name) && option->refusal.empty()) readers[option->name].push_back(asked_by(name, info));
+      if (!here.count(option->name) && option->refusal.empty()) readers[option->name].push_back(info.asked_as(name));
   }
   for (const auto& [name, whose] : readers) {
     const std::string why = str("it is of ", join(whose), ", and this is ", chosen);
@@ -95,7 +92,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   const AlgorithmInfo& info = algorithm_info(algorithm);
   if (!info.command.empty())
     v.at("predict_with_generate")
-        .refused(str("rows of ", asked_by(algorithm, info), " are not questions with one right answer"));
+        .refused(str("rows of ", info.asked_as(algorithm), " are not questions with one right answer"));
   if (!info.command.empty() || algorithm == "sft")
     options_of_others(v, algorithm);
   else
@@ -232,19 +229,14 @@ int64_t TrainCommandOptions::ranks() const {
 void TrainCommandOptions::check() const {
   ModelOptions::check();
   quantise.check();
-  require(!quantise.any() || lora(), Fault::Usage,
-          "--quant_method holds the weights quantised, and they cannot be trained so: use --tuner_type lora");
   const int64_t ranks = this->ranks();
   DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
   own.check(*this, std::max<int64_t>(1, ranks / row_sharers()));
   if (own.knows_reference()) reference.check(own.uses_reference());
-  require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
-          "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
-          "with --rlhf_type ",
-          algorithm, streaming ? "" : ", which asks it for other things than the rows' log-probabilities",
-          ": leave it out");
+  require(!reference.precompute_ref_log_probs || !streaming, Fault::Usage,
+          "--precompute_ref_log_probs asks the reference of every row beforehand: leave it out with --streaming true");
   const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
   require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
           " is the folder of a run; to go on, name one of its checkpoints: ",
@@ -258,7 +250,7 @@ void TrainCommandOptions::check() const {
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
   require(algorithm_info(algorithm).command.empty() || (cached_dataset.empty() && cached_val_dataset.empty()),
           Fault::Usage, "--cached_dataset holds rows as apus sft and apus pt encode them, not those of ",
-          asked_by(algorithm, algorithm_info(algorithm)), ": give the rows themselves with --dataset");
+          algorithm_info(algorithm).asked_as(algorithm), ": give the rows themselves with --dataset");
   require(truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
   require(!predict_with_generate || loss_scale.rfind("all", 0) != 0, Fault::Usage,
@@ -266,50 +258,23 @@ void TrainCommandOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
-  check_benchmarks(ranks);
+  BenchmarkFlags::check();
   check_update_in_backward(ranks);
   check_sharding(ranks);
-  check_sequence_parallel(ranks);
-  check_tensor_parallel(ranks);
-  check_pipeline_parallel(ranks);
-  check_adapter_kind(ranks);
-  if (sharding().stage < 3 || ranks == 1) return;
-  require(!reference.precompute_ref_log_probs, Fault::Usage,
-          "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
-          "the reference is shared out as well");
+  check_mesh(ranks);
+  require_possible(combination(ranks));
+  if (asks_benchmarks()) evaluation(*this, *this, true);
 }
 
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
-  if (shares_parts()) {
-    const fs::path file = fs::path(model) / "config.json";
-    const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
-    const std::string wrong = why_not({.tensor = tensor_model_parallel_size,
-                                       .experts = expert_model_parallel_size,
-                                       .row_sharers = sequence_parallel_size * tensor_model_parallel_size,
-                                       .stages = pipeline_model_parallel_size,
-                                       .dora = use_dora},
-                                      facts, model);
-    require(wrong.empty(), Fault::Usage, wrong);
-    if (pipeline_model_parallel_size > 1) check_stages(facts);
-  }
-  if (sequence_parallel_size > 1) {
-    const fs::path file = fs::path(model) / "config.json";
-    const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
-    const int64_t heads = facts.heads;
-    require(facts.state_layers == 0, Fault::Usage, "--sequence_parallel_size is not available for ", facts.type,
-            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
-            "another way");
-    require(facts.latent == 0 && !facts.sinks, Fault::Usage, "--sequence_parallel_size is not available for ",
-            facts.type, " models: their attention's ", facts.sinks ? "sinks" : "shared keys",
-            " do not go from process to process; --deepspeed zero3 makes room in another way");
-    require(sequence_parallel_size <= heads, Fault::Usage, "--sequence_parallel_size ", sequence_parallel_size,
-            ": these processes share out the heads of attention, and ", model, " has ", heads,
-            ": give that many at most");
-  }
+  const fs::path file = fs::path(model) / "config.json";
+  const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
+  const ModelFacts facts = model_facts(config);
+  require_possible(combination(ranks(), &facts));
+  if (pipeline_model_parallel_size > 1) stage_layers(facts.layers, stages());
   if (own.asks_checkpoint()) {
-    const fs::path file = fs::path(model) / "config.json";
-    own.take_from(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
+    own.take_from(config);
     const ScoreHead head = own.score_head();
     for (Json* told : {&all, &exact}) (*told)["num_labels"] = head.labels, (*told)["problem_type"] = head.problem_type;
   }
@@ -335,69 +300,58 @@ void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
           "); --per_device_train_batch_size and --packing true let an update see more rows");
 }
 
-// What looks at more than one batch at a time, or draws answers, would count the rows of ranks that share them as many
-// times as there are ranks.
-void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
-  if (sequence_parallel_size == 1) return;
-  require(ranks % sequence_parallel_size == 0, Fault::Usage, "--sequence_parallel_size ", sequence_parallel_size,
-          " needs as many processes, or a multiple of it, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
-          ": start with NPROC_PER_NODE=", sequence_parallel_size);
+Combination TrainCommandOptions::combination(int64_t ranks, const ModelFacts* facts) const {
   const AlgorithmInfo& info = algorithm_info(algorithm);
-  require((!info.rolls_out() || algorithm == "grpo") && info.head != Head::None, Fault::Usage,
-          "--sequence_parallel_size is not available for ", asked_by(algorithm, info),
-          info.rolls_out() ? ", which draws answers" : ", which compares the rows of all processes",
-          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto, rm and grpo");
-  require(own.group_sharers(*this, ranks / sequence_parallel_size) <= 1, Fault::Usage,
-          "--sequence_parallel_size with --rlhf_type grpo needs whole groups in a process: raise "
-          "--gradient_accumulation_steps or --steps_per_generation until a process has a multiple of "
-          "--num_generations answers");
-  require(all.value("chord_sft_dataset", Json::array()).empty() && !all.value("partial_rollout", false), Fault::Usage,
-          "--chord_sft_dataset and --partial_rollout are not available with --sequence_parallel_size: leave one out");
-  require(neftune_noise_alpha == 0, Fault::Usage,
-          "--neftune_noise_alpha draws its noise for whole rows: leave it out with --sequence_parallel_size");
-  require(!predict_with_generate, Fault::Usage,
-          "--predict_with_generate gives each process rows of its own to answer: leave it out with "
-          "--sequence_parallel_size, and evaluate by loss");
+  const auto others = own.other_models();
+  return {.algorithm = &info,
+          .asked = info.asked_as(algorithm),
+          .needs = own.needs(),
+          .model = facts,
+          .model_name = model,
+          .tensor = tensor_model_parallel_size,
+          .experts = expert_model_parallel_size,
+          .stages = pipeline_model_parallel_size,
+          .tokens = sequence_parallel_size,
+          .zero = ranks > 1 ? sharding().stage : 0,
+          .groups = sharding().group.has_value(),
+          .tuner = tuner_type,
+          .dora = use_dora,
+          .quantised = quantise.any() || (lora() && facts && facts->quantised),
+          .whole_matrices = whole_matrices_flag(optim, optimizer),
+          .generates = predict_with_generate,
+          .broadcasts = broadcast_weights,
+          .asks_reference = reference.precompute_ref_log_probs,
+          .noise = neftune_noise_alpha != 0,
+          .benchmarks = asks_benchmarks(),
+          .updates_early = update_in_backward,
+          .two_trained = std::any_of(others.begin(), others.end(), [](const OtherModel& m) { return m.trained; })};
 }
 
-// Every one of these looks at whole matrices, at all experts, or at all words of the vocabulary.
-void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
-  const int64_t tensor = tensor_model_parallel_size, experts = expert_model_parallel_size;
-  if (tensor * experts == 1) return;
-  const std::string flag = tensor > 1 ? "--tensor_model_parallel_size" : "--expert_model_parallel_size";
+// That as many processes run as share the model and the rows, and whole groups of answers in each of them.
+void TrainCommandOptions::check_mesh(int64_t ranks) const {
   require(
-      ranks % least_ranks() == 0, Fault::Usage, flag, " ", tensor > 1 ? tensor : experts,
-      tensor > 1 && experts > 1 ? str(" x --expert_model_parallel_size ", experts) : "",
-      pipeline_model_parallel_size > 1 ? str(" x --pipeline_model_parallel_size ", pipeline_model_parallel_size) : "",
-      sequence_parallel_size > 1 ? str(" with --sequence_parallel_size ", sequence_parallel_size) : "", " needs ",
-      least_ranks(), " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
-      ": start with NPROC_PER_NODE=", least_ranks());
-  static const std::set<std::string> possible = {"sft", "pt", "dpo", "orpo", "cpo", "simpo", "kto"};
-  require(possible.count(algorithm) > 0, Fault::Usage, flag, " is not available for ",
-          asked_by(algorithm, algorithm_info(algorithm)),
-          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo and kto");
-  require(sharding().stage < 3 || (experts == 1 && pipeline_model_parallel_size == 1), Fault::Usage, flag,
-          " with weights shared out by rows as well is not available: use --deepspeed zero1 or zero2 with it, or zero3 "
-          "without it");
-  require(sharding().stage < 3 || !sharding().group, Fault::Usage,
-          "--shard_group_size and hybrid_shard are not available with ", flag,
-          ", whose processes make groups already: leave it out");
-  const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
-  require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
-          " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with ", flag);
-  require(!predict_with_generate, Fault::Usage,
-          "--predict_with_generate answers with the whole model: leave it out with ", flag);
-  require(!broadcast_weights, Fault::Usage, "--broadcast_weights sends whole weights: leave it out with ", flag);
-  require(!quantise.any(), Fault::Usage, "--quant_method holds whole matrices: leave it out with ", flag);
-  require(experts == 1 || !reference.precompute_ref_log_probs, Fault::Usage,
-          "--precompute_ref_log_probs lets each process ask for itself, and experts on several answer together: leave "
-          "it out with --expert_model_parallel_size");
-  for (const char* loss : {"enable_eaft_loss", "enable_asft_loss"})
-    require(tensor == 1 || !all.value(loss, false), Fault::Usage, "--", loss,
-            " looks at all words at once: leave it out with --tensor_model_parallel_size");
+      pipeline_model_parallel_size > 1 || (!decoder_first_pipeline_num_layers && !decoder_last_pipeline_num_layers &&
+                                           pipeline_model_parallel_layout.empty()),
+      Fault::Usage,
+      "--decoder_first_pipeline_num_layers, --decoder_last_pipeline_num_layers and "
+      "--pipeline_model_parallel_layout belong to --pipeline_model_parallel_size");
+  std::vector<std::string> sizes;
+  for (const auto& [flag, size] : {std::pair{"--tensor_model_parallel_size", tensor_model_parallel_size},
+                                   {"--expert_model_parallel_size", expert_model_parallel_size},
+                                   {"--pipeline_model_parallel_size", pipeline_model_parallel_size},
+                                   {"--sequence_parallel_size", sequence_parallel_size}})
+    if (size > 1) sizes.push_back(str(flag, " ", size));
+  require(ranks % least_ranks() == 0, Fault::Usage, join(sizes, " x "), " needs ", least_ranks(),
+          " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
+          ": start with NPROC_PER_NODE=", least_ranks());
+  require(sequence_parallel_size == 1 || own.group_sharers(*this, ranks / row_sharers()) <= 1, Fault::Usage,
+          "--sequence_parallel_size with ", algorithm_info(algorithm).asked_as(algorithm),
+          " needs whole groups in a process: raise --gradient_accumulation_steps or --steps_per_generation until a "
+          "process has a multiple of --num_generations answers");
+  if (tuner_type == "longlora")
+    require(max_length && *max_length >= 8, Fault::Usage,
+            "--tuner_type longlora lets tokens look at groups of a quarter of --max_length: give that");
 }
-
-std::string chooser_of(const std::string& command) { return command == "sft" ? "task_type" : command + "_type"; }
 
 namespace {
 // The choosing option alone; the rest is read when the options are known.

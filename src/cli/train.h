@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "abilities/combination.h"
 #include "cli/benchmark_flags.h"
 #include "cli/command.h"
 #include "cli/option_groups.h"
@@ -16,8 +17,15 @@
 
 namespace apus {
 
-class Rehearsal;    // cli/rehearsal.h
-struct ModelFacts;  // plan/model_facts.h
+class Rehearsal;  // cli/rehearsal.h
+struct DeviceFacts;
+struct PlanSpec;
+
+// Of a run's rows; nothing: they have not been read.
+struct RowFacts {
+  int64_t longest = 0;  // tokens of the longest; 0: not known beforehand
+  MediaFacts media;
+};
 
 struct TrainCommandOptions : ModelOptions,
                              TemplateOptions,
@@ -39,13 +47,10 @@ struct TrainCommandOptions : ModelOptions,
 
   double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
   int64_t ranks() const;  // processes of the run
-  void check_benchmarks(int64_t ranks) const;
+  // What goes together is asked of this (abilities/combination.h); `facts`: the model, once it is here.
+  Combination combination(int64_t ranks, const ModelFacts* facts = nullptr) const;
   void check_update_in_backward(int64_t ranks) const;
-  void check_sequence_parallel(int64_t ranks) const;
-  void check_tensor_parallel(int64_t ranks) const;
-  void check_pipeline_parallel(int64_t ranks) const;
-  void check_adapter_kind(int64_t ranks) const;
-  void check_stages(const ModelFacts& facts) const;
+  void check_mesh(int64_t ranks) const;       // its numbers
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;
   void fields(OptionTable& v);
@@ -53,6 +58,9 @@ struct TrainCommandOptions : ModelOptions,
   void check() const;
   void fetch();
   void rehearse(Rehearsal& r) const;
+  void prepare_plan(OptionTable& v, int64_t devices);
+  // `rows`: what is known of them, once they have been read.
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices, const RowFacts& rows = {}) const;
 
  private:
   void algorithm_fields(OptionTable& v);
@@ -63,13 +71,10 @@ struct TrainCommandOptions : ModelOptions,
 struct TrainRehearsal {
   const TrainCommandOptions& options;
   std::string& text;  // answered: about the rows
-  int64_t& longest;   // tokens of the longest; 0: not known beforehand
-  MediaFacts& media;  // answered too
+  RowFacts& rows;     // answered too
 };
 
 std::unique_ptr<Command::Instance> training_command(const std::string& algorithm);
-// The option that chooses among a command's algorithms: rlhf_type; of sft task_type, which is causal_lm for sft itself.
-std::string chooser_of(const std::string& command);
 // What it is set to among the arguments, wherever it stands; unknown options are passed over.
 std::string algorithm_asked_for(const std::vector<std::string>& arguments, const std::string& command,
                                 const std::string& usual);

@@ -294,7 +294,7 @@ void TrainOptions::resolve(OptionTable& v) {
   if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
 }
 
-// What a slice of a parameter is not enough for, and what a DeepSpeed file says otherwise than the options.
+// What a DeepSpeed file says otherwise than the options.
 void TrainOptions::check_sharding(int64_t ranks) const {
   const int64_t readers = std::max<int64_t>(1, ranks / row_sharers());
   const std::map<std::string, double> here = {
@@ -306,14 +306,6 @@ void TrainOptions::check_sharding(int64_t ranks) const {
     require(parse_json(claim.value, claim.key).get<double>() == here.at(claim.key), Fault::Usage, *deepspeed, ": ",
             claim.key, " is ", claim.value, ", and ", json_text(here.at(claim.key)),
             " by the options: make them the same, or write \"auto\"");
-  const Sharding& s = sharding();
-  if (s.stage == 0 || ranks == 1) return;
-  const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
-  require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
-          " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
-          "--deepspeed and --fsdp");
-  require(s.stage < 3 || !broadcast_weights, Fault::Usage,
-          "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the files instead");
 }
 
 void TrainOptions::check() const {

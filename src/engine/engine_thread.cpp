@@ -109,7 +109,7 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
   if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front(), .weights = weights_});
   if (const auto length = static_cast<uint64_t>(r.prompt.size()); static_cast<int64_t>(length) > alike_up_to_)
-    salt |= length << 32;
+    salt |= scheduler_->spec().short_context > 0 ? Scheduler::kLongText : length << 32;
   try {
     scheduler_->add({.id = id,
                      .prompt = std::move(r.prompt),

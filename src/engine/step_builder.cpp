@@ -59,7 +59,7 @@ void StepBuilder::add_tokens(const StepPlan::Item& item) {
   }
   numbers_.begin.push_back(item.begin);
   numbers_.length.push_back(item.count);
-  numbers_.prompt.push_back(s.prompt);
+  numbers_.prompt.push_back(s.read_as);
 }
 
 void StepBuilder::add_blocks(const StepPlan& plan) {

@@ -17,7 +17,7 @@ struct StepNumbers {
   std::vector<int64_t> id, slot;       // [T]
   std::vector<int64_t> seat;           // [S], of a model with states
   std::vector<int64_t> begin, length;  // [S]: of its tokens, in the sequence
-  std::vector<int64_t> prompt;         // [S]: tokens of its prompt
+  std::vector<int64_t> prompt;         // [S]: Sequence::read_as
   std::vector<int32_t> blocks;         // [S, widest]
   bool routed = false;                 // adapters are loaded
   AdapterRoutes routes;                // tokens

@@ -95,8 +95,10 @@ std::string GgufMix::label() const {
 }
 
 const GgufMix* find_mix(const std::string& name) {
+  std::string small = name;
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const GgufMix& mix : kMixes)
-    if (name == mix.name) return &mix;
+    if (small == mix.name) return &mix;
   return nullptr;
 }
 

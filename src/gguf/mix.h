@@ -18,7 +18,7 @@ struct GgufMix {
   std::string label() const;                                    // as file names say it: "Q4_K_M"
 };
 
-const GgufMix* find_mix(const std::string& name);  // null: there is none
+const GgufMix* find_mix(const std::string& name);  // in capitals or not; null: there is none
 std::vector<std::string> mix_names();
 
 struct GgufModelFacts {

@@ -139,7 +139,7 @@ class FormatBuilder {
     const Json& given = f.needed("json_schema");
     const Json schema = given.is_string() ? parse_json(given.get<std::string>(), path, Fault::Usage) : given;
     require(schema.is_object() || schema.is_boolean(), Fault::Usage, path, ": must be a JSON schema");
-    if (style == "qwen_xml") return coder_arguments(g_, schema, path, closing(close));
+    if (style == "qwen_xml") return marked_arguments(g_, words_, kCoderMarks, schema, path, closing(close));
     require(style == "json", Fault::Usage, f.at("style"), ": '", style.substr(0, 64),
             "' is not supported; it can be json or qwen_xml");
     // The grammar keeps a reference to the schema while it is built.

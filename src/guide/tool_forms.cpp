@@ -51,7 +51,7 @@ ToolForm tool_form(ToolFormat format, const Vocabulary& words) {
     case ToolFormat::Harmony:
       return {"", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "<|call|>", "", "", false};
     case ToolFormat::Glm:
-      fail(Fault::Usage, "calls in GLM's form cannot be forced: tool_choice 'auto' leaves them to the model");
+      return {"", "<tool_call>", "", "</tool_call>", "\n", ""};
     case ToolFormat::None:
       break;
   }
@@ -117,10 +117,17 @@ std::vector<Tool> read_tools(const GuideTools& wanted) {
   return tools;
 }
 
-Node arguments_of(Grammar& g, const Tool& tool, ToolFormat format, Node next) {
+Node arguments_of(Grammar& g, const Vocabulary& words, const Tool& tool, ToolFormat format, Node next) {
   const std::string path = "tools/" + tool.name + "/parameters";
-  if (format == ToolFormat::QwenCoder || format == ToolFormat::SeedOss)
-    return tool.free ? any_coder_arguments(g, next) : coder_arguments(g, tool.parameters, path, next);
+  const auto marked = [&](const ArgumentMarks& marks) {
+    return tool.free ? any_marked_arguments(g, words, marks, next)
+                     : marked_arguments(g, words, marks, tool.parameters, path, next);
+  };
+  if (format == ToolFormat::QwenCoder || format == ToolFormat::SeedOss) return marked(kCoderMarks);
+  if (format == ToolFormat::Glm) {
+    const Node arguments = marked(kGlmMarks);
+    return g.either(g.literal("\n", arguments), arguments);
+  }
   // The grammar keeps a reference to the schema while it is built.
   const Json parameters = with_local_refs(tool.parameters);
   SchemaGrammar schema(g, parameters);
@@ -138,7 +145,7 @@ Node tool_section(Grammar& g, const Vocabulary& words, const GuideTools& tools, 
   const Node end = Grammar::kReturn;
   std::vector<Node> ways;
   for (const Tool& tool : read_tools(tools)) {
-    const Node arguments = arguments_of(g, tool, tools.format, wrapper(g, words, form.end, end));
+    const Node arguments = arguments_of(g, words, tool, tools.format, wrapper(g, words, form.end, end));
     const std::string quoted = json_text(Json(tool.name));
     ways.push_back(g.literal(quoted.substr(1, quoted.size() - 2), wrapper(g, words, form.middle, arguments)));
   }

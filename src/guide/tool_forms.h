@@ -42,8 +42,17 @@ std::vector<Node> text_until(Grammar& g, const TextUntil& text);
 // tool_choice auto: any text, in which a call, once begun, is one of the tools' (see guide_talk).
 Node talk(Grammar& g, const Vocabulary& words, const GuideTools& tools, bool reasoning, bool in_reasoning);
 
-// Qwen3-Coder's: <parameter=key> and bare text for what is a string, JSON for all else.
-Node coder_arguments(Grammar& g, const Json& parameters, const std::string& path, Node next);
-Node any_coder_arguments(Grammar& g, Node next);
+// Arguments between marks of their own: bare text for what is a string, JSON for all else.
+struct ArgumentMarks {
+  const char *before, *behind;  // a key
+  const char *open, *close;     // its value
+  bool broken;                  // a line's break stands before `close`
+  bool loose;                   // breaks between marks may be there or not
+};
+inline constexpr ArgumentMarks kCoderMarks = {"<parameter=", ">", "", "</parameter>", true, false};
+inline constexpr ArgumentMarks kGlmMarks = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", false, true};
+Node marked_arguments(Grammar& g, const Vocabulary& words, const ArgumentMarks& marks, const Json& parameters,
+                      const std::string& path, Node next);
+Node any_marked_arguments(Grammar& g, const Vocabulary& words, const ArgumentMarks& marks, Node next);
 
 }  // namespace apus::guide

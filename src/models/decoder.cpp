@@ -161,6 +161,16 @@ Linear& Decoder::words() const {
   return *head_;
 }
 
+int64_t Decoder::short_context() const {
+  for (const RopeSpec& rope : spec_.ropes)
+    if (has_two_sets(rope)) return static_cast<int64_t>(rope.original_positions);
+  return 0;
+}
+
+void Decoder::read_all_as(int64_t length) {
+  for (RopeSpec& rope : spec_.ropes) rope = with_one_set(std::move(rope), length);
+}
+
 void Decoder::begin(Step& s) const {
   fill_rope(spec_.ropes, s);
   // Untied where one of the two is trained or merged for itself.

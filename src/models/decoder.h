@@ -44,6 +44,9 @@ class Decoder : public Model {
   explicit Decoder(DecoderSpec spec);
   const ModelShape& shape() const override { return spec_.shape; }
   void begin(Step& s) const override;
+  int64_t short_context() const override;
+  bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
+  void read_all_as(int64_t length) override;
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const override;
   at::Tensor final_norm(const at::Tensor& x_TD) const override;

@@ -50,6 +50,13 @@ class Model : public Module {
   // begin, embed, every layer, final norm -> hidden_TD. Positions that the step leaves out are the model's own.
   at::Tensor forward(const Inputs& in, Step& s) const;
 
+  // The longest text that is read with the first of two sets of rotary factors (longrope); 0: there is one set.
+  virtual int64_t short_context() const { return 0; }
+  // A text that grows beyond it is read anew, as transformers does it in some families.
+  virtual bool reads_grown_anew() const { return false; }
+  // From now on every text is read with the set for texts of this length.
+  virtual void read_all_as(int64_t /*length*/) {}
+
   virtual Head head_kind() const { return Head::Vocab; }
   // The token that fills up texts in other programs; -1: there is none.
   virtual int64_t pad_id() const { return -1; }

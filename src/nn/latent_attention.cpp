@@ -14,6 +14,7 @@
 
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 
 namespace apus {
 
@@ -80,7 +81,7 @@ at::Tensor LatentAttention::made_keys(const Inputs& in, const Step& s) const {
   return over_packed(at::cat({in.still_TNH, in.turned_TNR}, 2), k, v, rule(), s);
 }
 
-const at::Tensor& LatentAttention::weight() const { return kv_b_.weight().data; }
+at::Tensor LatentAttention::weight() const { return ops::plain(kv_b_.weight().data); }
 
 LatentAttention::Stacks LatentAttention::stacks_of(const at::Tensor& weight) const {
   const at::Tensor by_head = weight.detach().view({spec_.heads, form_.still + form_.value, form_.rank});
@@ -90,21 +91,23 @@ LatentAttention::Stacks LatentAttention::stacks_of(const at::Tensor& weight) con
 
 std::vector<std::pair<at::Tensor, LatentAttention::Stacks>> LatentAttention::shares(const Step& s,
                                                                                     int64_t tokens) const {
-  const Stacks plain = ready_.keys.defined() ? ready_ : stacks_of(weight());
-  if (kv_b_.adapters().empty() || (s.routed && s.adapters.empty())) return {{{}, plain}};
-  const auto changed = [&](at::Tensor all, const Delta& delta) { return all + delta.merged(weight()) - weight(); };
-  const auto typed = [&](const at::Tensor& all) { return stacks_of(all.to(weight().scalar_type())); };
+  const bool unchanged = kv_b_.adapters().empty() || (s.routed && s.adapters.empty());
+  const at::Tensor weight = unchanged && ready_.keys.defined() ? at::Tensor() : this->weight();
+  const Stacks plain = ready_.keys.defined() ? ready_ : stacks_of(weight);
+  if (unchanged) return {{{}, plain}};
+  const auto changed = [&](const at::Tensor& all, const Delta& delta) { return all + delta.merged(weight) - weight; };
+  const auto typed = [&](const at::Tensor& all) { return stacks_of(all.to(weight.scalar_type())); };
   if (!s.routed) {
-    at::Tensor all = weight().to(at::kFloat);
+    at::Tensor all = weight.to(at::kFloat);
     for (const auto& [name, delta] : kv_b_.adapters()) all = changed(all, *delta);
     return {{{}, typed(all)}};
   }
   std::vector<std::pair<at::Tensor, Stacks>> out;
-  at::Tensor left = at::ones({tokens}, at::TensorOptions().dtype(at::kBool).device(weight().device()));
+  at::Tensor left = at::ones({tokens}, at::TensorOptions().dtype(at::kBool).device(weight.device()));
   for (const auto& group : s.adapters) {
     const auto found = kv_b_.adapters().find(group.name);
     if (found == kv_b_.adapters().end() || group.rows.size(0) == 0) continue;
-    out.emplace_back(group.rows, typed(changed(weight().to(at::kFloat), *found->second)));
+    out.emplace_back(group.rows, typed(changed(weight.to(at::kFloat), *found->second)));
     left.index_fill_(0, group.rows, false);
   }
   if (const at::Tensor rows = left.nonzero().squeeze(1); rows.size(0) > 0) out.emplace_back(rows, plain);

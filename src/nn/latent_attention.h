@@ -32,7 +32,7 @@ class LatentAttention : public AttentionBlock {
   at::Tensor made_keys(const Inputs& in, const Step& s) const;
   at::Tensor over_cache(const Inputs& in, const Step& s) const;
 
-  const at::Tensor& weight() const;  // kv_b_proj's
+  at::Tensor weight() const;  // kv_b_proj's, plain where it is held quantised
   Stacks stacks_of(const at::Tensor& weight) const;
   // Which tokens meet which matrices: those of the model, or an adapter's. Rows undefined: all.
   std::vector<std::pair<at::Tensor, Stacks>> shares(const Step& s, int64_t tokens) const;

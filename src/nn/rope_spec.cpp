@@ -98,6 +98,15 @@ RopeFrequencies longrope(const RopeSpec& s, int64_t length) {
 
 bool follows_length(const RopeSpec& spec) { return spec.type == "dynamic" || spec.type == "longrope"; }
 
+bool has_two_sets(const RopeSpec& spec) { return spec.type == "longrope" && spec.short_factor != spec.long_factor; }
+
+RopeSpec with_one_set(RopeSpec spec, int64_t length) {
+  if (!has_two_sets(spec)) return spec;
+  const bool is_long = static_cast<double>(length) > spec.original_positions;
+  (is_long ? spec.short_factor : spec.long_factor) = is_long ? spec.long_factor : spec.short_factor;
+  return spec;
+}
+
 RopeFrequencies rope_frequencies(const RopeSpec& s, int64_t length) {
   if (s.type == "yarn") return yarn(s);
   if (s.type == "llama3") return llama3(s);

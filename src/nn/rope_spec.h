@@ -48,5 +48,8 @@ struct RopeFrequencies {
 RopeFrequencies rope_frequencies(const RopeSpec& spec, int64_t length);
 // dynamic, longrope: beyond the original context
 bool follows_length(const RopeSpec& spec);
+// longrope, whose two sets of factors differ; the same with the set alone that texts of this length have
+bool has_two_sets(const RopeSpec& spec);
+RopeSpec with_one_set(RopeSpec spec, int64_t length);
 
 }  // namespace apus

@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/spec/cutting.h"
 #include "models/spec/family.h"
 #include "models/spec/score_head.h"
+#include "quant/size.h"
 
 namespace apus {
 namespace {
@@ -252,7 +254,8 @@ ModelFacts model_facts(const Json& config) {
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
-  m.sinks = spec.attention.sinks;
+  m.sinks = spec.attention.sinks, m.uncut = why_uncut(spec);
+  m.quantised = quant::bits_of_weight(config, {}).has_value();
   m.experts = shape.experts, m.per_token = shape.experts_per_token;
   if (spec.state) std::visit([&](const auto& form) { add_state(form, m); }, *spec.state);
   for (int64_t i = 0; i < shape.layers; ++i) {

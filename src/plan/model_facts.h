@@ -41,6 +41,10 @@ struct ModelFacts {
   // Of a layer with a state in training, f32 numbers a token: what it keeps, and what its gradient takes besides.
   double state_kept = 0, state_again = 0;
   bool tied = false, qk_norm = false, sinks = false;
+  // What of it cannot be cut (models/spec/cutting.h); empty: its matrices can be shared out.
+  std::string uncut;
+  // The checkpoint's own matrices are held in codes.
+  bool quantised = false;
   Activation act = Activation::Silu;
   // Of the layers that are mixtures.
   int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;

@@ -57,16 +57,16 @@ void Wish::check() const {
 }
 
 bool Wish::skips(const std::string& layer) const {
-  for (const char* last : {"lm_head", "mlp.gate", "shared_expert_gate", "router", "score"})
+  for (const char* last : {"lm_head", "mlp.gate", "block_sparse_moe.gate", "mlp.gate.wg", "shared_expert_gate",
+                           "router", "router.layer", "score"})
     if (layer == last || layer.ends_with(std::string(".") + last)) return true;
   return false;
 }
 
-Json Wish::config(const Json& model_config) const {
-  const bool mixture = model_config.contains("num_experts") || model_config.contains("n_routed_experts") ||
-                       model_config.contains("num_local_experts");
+Json Wish::config(const Json& model_config, const std::vector<std::string>& layers) const {
   Json plain = Json::array({"lm_head"});
-  if (mixture) plain.push_back("mlp.gate"), plain.push_back("mlp.shared_expert_gate");
+  for (const std::string& layer : layers)
+    if (layer != "lm_head") plain.push_back(layer);
   if (*method == "fp8")
     return {{"activation_scheme", "dynamic"},
             {"fmt", "e4m3"},
@@ -84,7 +84,7 @@ Json Wish::config(const Json& model_config) const {
           {"bnb_4bit_use_double_quant", double_quant},
           {"llm_int8_enable_fp32_cpu_offload", false},
           {"llm_int8_has_fp16_weight", false},
-          {"llm_int8_skip_modules", mixture ? plain : Json()},
+          {"llm_int8_skip_modules", plain.size() > 1 ? plain : Json()},
           {"llm_int8_threshold", 6.0},
           {"load_in_4bit", four},
           {"load_in_8bit", !four},

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/options.h"
@@ -26,8 +27,8 @@ struct Wish {
   void check() const;
   bool any() const { return method.has_value(); }
   bool skips(const std::string& layer) const;  // routers, and a head
-  // The quantization_config of a model that is written so.
-  Json config(const Json& model_config) const;
+  // The quantization_config of a model that is written so; `plain`: its layers of matrices that are not quantised.
+  Json config(const Json& model_config, const std::vector<std::string>& plain) const;
   Pieces quantise(std::span<const float> weight, Shape shape) const;
   std::shared_ptr<const Matrix> open(const StoredLayer& layer, Shape shape) const;  // what quantise() made
 };

@@ -125,8 +125,13 @@ std::string perplexity_text(double perplexity) {
 
 void tell(const CalibrationReport& report, const std::string& judged) {
   if (!report.plain.empty())
-    log_warning(report.plain.size(), " linear layers stay plain, as no row reached them or their sides do not fit the ",
-                "format: ", report.plain[0], report.plain.size() > 1 ? ", ..." : "");
+    log_warning(report.plain.size(),
+                " linear layers stay plain, as their sides do not fit the format: ", report.plain[0],
+                report.plain.size() > 1 ? ", ..." : "");
+  if (!report.unmet.empty())
+    log_warning(report.unmet.size(),
+                " linear layers of experts met no row and are rounded to the nearest numbers: ", report.unmet[0],
+                report.unmet.size() > 1 ? ", ..." : "", ". More rows (--quant_n_samples) reach more");
   if (report.perplexity > 0)
     log_info("perplexity of ", judged, ": ", perplexity_text(report.perplexity_before), " before, ",
              perplexity_text(report.perplexity), " after");

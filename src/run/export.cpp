@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "checkpoint/dequantise.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/gguf_export.h"
 #include "checkpoint/gguf_folder.h"
@@ -35,8 +36,12 @@ int run_quantise(const ExportOptions& o) {
   FolderWriter folder(o.output_dir);
   QuantiseSpec spec{
       .base = o.model, .output = folder.dir(), .wish = o.quantise, .layers = {}, .max_shard = o.max_shard_bytes};
-  for (const ParamFacts& p : model_facts(config).params)
+  const ModelFacts facts = model_facts(config);
+  for (const ParamFacts& p : facts.params) {
     if (p.linear && !o.quantise.skips(p.module())) spec.layers.insert(p.module());
+    for (const std::string& piece : p.pieces)
+      for (int64_t e = 0; e < facts.experts; ++e) spec.layers.insert(str(p.module(), ".", e, ".", piece));
+  }
   Progress progress("Quantise", 0, {.unit = "tensor"});
   spec.progress = [&](int64_t done, int64_t of) { progress.set_total(of), progress.set(done); };
   const Stopwatch watch;
@@ -70,9 +75,25 @@ void merge(const ExportOptions& o, const std::filesystem::path& output, bool pas
              " in ", duration_text(watch.seconds()));
 }
 
+// Of a model whose weights are quantised: the same as a plain one.
+void dequantise(const ExportOptions& o, const std::filesystem::path& output, bool passing) {
+  const Json config = read_model_config(o.model);
+  DequantiseSpec spec{.base = o.model, .output = output, .max_shard = o.max_shard_bytes};
+  spec.dtype = choose_dtype(o.torch_dtype.value_or(""), config, at::kCPU, nullptr);
+  Progress progress("Dequantise", 0, {.unit = "tensor"});
+  spec.progress = [&](int64_t done, int64_t of) { progress.set_total(of), progress.set(done); };
+  const DequantiseReport report = dequantise_checkpoint(spec);
+  progress.finish();
+  if (!passing)
+    log_info("the weights of ", o.model, " are made plain: ", report.tensors, " tensors, ", bytes_text(report.bytes),
+             " in ", float_type_name(spec.dtype));
+}
+
 // The same files again: of a model in other sizes or numbers, where that is asked for.
 void write_anew(const ExportOptions& o) {
-  if (o.adapters.empty()) {
+  if (o.adapters.empty() && is_quantised_checkpoint(o.model)) {
+    dequantise(o, o.output_dir, /*passing=*/false);
+  } else if (o.adapters.empty()) {
     merge(o, o.output_dir, /*passing=*/true);
   } else {
     FolderWriter folder(o.output_dir);
@@ -115,9 +136,13 @@ void write_modelfile(const ExportOptions& o, const std::filesystem::path& folder
 // In another form: of the checkpoint, or of what merging its adapters gives, which stays only where it is the result.
 void convert(const ExportOptions& o) {
   std::filesystem::path from = o.model;
-  const bool passing = o.merge_lora && !o.to_gguf.empty();
-  if (o.merge_lora) {
-    from = passing ? std::filesystem::path(o.output_dir + ".merged.tmp") : std::filesystem::path(o.output_dir);
+  const bool quantised = !o.merge_lora && !o.to_gguf.empty() && is_quantised_checkpoint(o.model);
+  const bool passing = (o.merge_lora && !o.to_gguf.empty()) || quantised;
+  if (passing) from = o.output_dir + (quantised ? ".plain.tmp" : ".merged.tmp");
+  if (quantised) {
+    dequantise(o, from, passing);
+  } else if (o.merge_lora) {
+    if (!passing) from = o.output_dir;
     merge(o, from, passing);
   }
   try {

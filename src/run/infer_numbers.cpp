@@ -14,8 +14,10 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "data/encode/row_media.h"
 #include "data/results/row_book.h"
 #include "data/rows/documents.h"
+#include "data/rows/media_refs.h"
 #include "models/pooling.h"
 #include "models/spec/score_head.h"
 #include "run/infer.h"
@@ -24,49 +26,77 @@
 namespace apus {
 namespace {
 
-// A row's conversations as ids.
+// A text as ids, with the media that some of them stand for.
+struct ReadText {
+  std::vector<int32_t> ids;
+  std::vector<MediaItem> media;
+};
+
+// A row's conversations.
 class TextReader {
  public:
-  TextReader(const InferOptions& o, const Chat& chat) : o_(o), chat_(chat) {}
+  // media: null where the model reads text only
+  TextReader(const InferOptions& o, const Chat& chat, std::shared_ptr<const MediaReader> media)
+      : o_(o), chat_(chat), media_(std::move(media)) {}
 
-  std::vector<std::vector<int32_t>> operator()(const Question& question) const {
-    const Json& messages = question.row["messages"];
-    if (o_.task_type != "reranker" && o_.task_type != "generative_reranker") return {conversation(messages)};
-    const std::vector<Json> documents = documents_of(question);
-    std::vector<std::vector<int32_t>> out;
+  std::vector<ReadText> operator()(const Question& question) const {
+    const Row row{question.row, question.origin};
+    const Json query = query_of(row), &messages = query["messages"];
+    if (o_.task_type != "reranker" && o_.task_type != "generative_reranker") return {text_of(query, row.origin)};
+    const std::vector<Json> documents = all_documents(question);
+    std::vector<ReadText> out;
     if (documents.empty()) {  // the last message is the document
       const auto last = std::prev(messages.end());
       require(last != messages.begin() && (*last)["role"] == "assistant", Fault::Data,
               "a reranker reads a query and a document: a user's message and an assistant's, or the columns "
               "positive_messages and negative_messages");
-      out.push_back(pair(Json(messages.begin(), last), Json::array({*last})));
+      Json asked = query;
+      asked["messages"] = Json(messages.begin(), last);
+      out.push_back(pair(asked, {{"messages", Json::array({*last})}}, row.origin));
     }
-    for (const Json& document : documents) out.push_back(pair(messages, document));
+    for (const Json& document : documents) out.push_back(pair(query, document, row.origin));
     return out;
   }
 
-  static std::vector<Json> documents_of(const Question& question) {
+  static std::vector<Json> all_documents(const Question& question) {
     const Row row{question.row, question.origin};
-    std::vector<Json> all = conversations_of(row, "positive_messages");
-    for (Json& wrong : conversations_of(row, "negative_messages")) all.push_back(std::move(wrong));
+    std::vector<Json> all = documents_of(row, "positive");
+    for (Json& wrong : documents_of(row, "negative")) all.push_back(std::move(wrong));
     return all;
   }
 
  private:
-  std::vector<int32_t> pair(const Json& query, const Json& document) const {
-    if (o_.task_type == "reranker") return conversation(query_and_document(query, document));
+  ReadText pair(const Json& query, const Json& document, const Origin& origin) const {
+    if (o_.task_type == "reranker") return text_of(query_and_document(query, document), origin);
     const std::string own = system_of(document);
-    return conversation(rerank_messages(text_without_system(query), text_without_system(document),
-                                        own.empty() ? system_of(query) : own, o_.words),
-                        no_thoughts());
+    const Json messages = rerank_messages(text_without_system(query), text_without_system(document),
+                                          own.empty() ? system_of(query) : own, o_.words);
+    return text_of(with_media_of(messages, query, document), origin, no_thoughts());
   }
-  std::vector<int32_t> conversation(const Json& messages, const Json& words = nullptr) const {
-    return chat_.text_ids({.messages = &messages,
-                           .kwargs = words.is_null() ? nullptr : &words,
-                           .whole = messages.back()["role"] == "assistant"});
+  ReadText text_of(const Json& talk, const Origin& origin, const Json& words = nullptr) const {
+    Json messages = talk["messages"];
+    const auto ids = [&] {
+      return chat_.text_ids({.messages = &messages,
+                             .kwargs = words.is_null() ? nullptr : &words,
+                             .whole = messages.back()["role"] == "assistant"});
+    };
+    const bool seen = std::any_of(kMediaKinds.begin(), kMediaKinds.end(), [&](const MediaKind& kind) {
+      return talk.contains(kind.column) && !talk[kind.column].empty();
+    });
+    if (!seen) return {ids(), {}};
+    require(media_ != nullptr, Fault::Data, "the row has images, videos or sounds, and this model reads text only");
+    const auto remark = [](const std::string& text) { log_warning(text); };
+    const Row own{talk, origin};
+    messages = with_media_tags(own, messages, remark);
+    RowMedia prepared = media_->read(own, messages, remark);
+    Sample sample;
+    sample.ids = ids(), sample.trained.assign(sample.ids.size(), 0);
+    place_media(sample, std::move(prepared), origin);
+    return {std::move(sample.ids), std::move(sample.media)};
   }
   const InferOptions& o_;
   const Chat& chat_;
+  const std::shared_ptr<const MediaReader> media_;
 };
 
 class NumbersRun {
@@ -78,7 +108,7 @@ class NumbersRun {
   struct Flight {
     int64_t row;
     Question question;
-    std::vector<std::vector<int32_t>> texts;
+    std::vector<ReadText> texts;
   };
   bool read_one();
   void compute();
@@ -107,7 +137,7 @@ NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
       loaded_(load_for_inference(o, o.adapter(), o, nullptr, o.quantise)),
       tokenizer_(Tokenizer::load(o.model)),
       chat_(o.model, tokenizer_, o),
-      read_(o, chat_),
+      read_(o, chat_, open_media_reader(o.model, *tokenizer_, o.media)),
       head_(score_head_of(loaded_.config).value_or(ScoreHead{})),
       book_(book_spec(path)) {
   if (o.task_type == "generative_reranker")
@@ -134,7 +164,7 @@ bool NumbersRun::read_one() {
     flight.texts = read_(flight.question);
     int64_t tokens = 0;
     for (const auto& text : flight.texts) {
-      const auto length = std::ssize(text);
+      const auto length = std::ssize(text.ids);
       require(length > 0, Fault::Data, "the row has no tokens");
       require(length <= longest, Fault::Data, "a text of ", length, " tokens is longer than the model's context of ",
               longest, "; --truncation_strategy left with --max_length cuts it");
@@ -168,22 +198,27 @@ std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_
 void NumbersRun::compute() {
   std::vector<int32_t> lengths;
   std::vector<int64_t> ids;
+  Inputs::Media media;
+  bool seen = false;
   for (const Flight& flight : flights_)
     for (const auto& text : flight.texts) {
-      lengths.push_back(static_cast<int32_t>(text.size()));
-      ids.insert(ids.end(), text.begin(), text.end());
+      lengths.push_back(static_cast<int32_t>(text.ids.size()));
+      ids.insert(ids.end(), text.ids.begin(), text.ids.end());
+      media.push_back(text.media);
+      seen = seen || !text.media.empty();
     }
   if (lengths.empty()) return;
   const at::Device device = loaded_.device.device;
   Step step = packed_step(lengths, device);
   const at::Tensor id_T = at::tensor(ids, at::kLong).to(device);
-  const auto numbers = numbers_of(loaded_.model->forward(id_T, step), id_T, step);
+  const auto numbers =
+      numbers_of(loaded_.model->forward(seen ? Inputs(id_T, std::move(media)) : Inputs(id_T), step), id_T, step);
   size_t next = 0;
   for (const Flight& flight : flights_) {
     const auto first = numbers.begin() + static_cast<long>(next);
     next += flight.texts.size();
     RowBook::Reply reply = reply_of(flight, {first, first + static_cast<long>(flight.texts.size())});
-    for (const auto& text : flight.texts) reply.prompt_tokens += std::ssize(text);
+    for (const auto& text : flight.texts) reply.prompt_tokens += std::ssize(text.ids);
     book_.answer(flight.row, flight.question, std::move(reply));
   }
   flights_.clear(), tokens_ = 0;
@@ -195,14 +230,14 @@ RowBook::Reply NumbersRun::reply_of(const Flight& flight, const std::vector<std:
   std::vector<float> scores;
   for (const auto& one : numbers) scores.push_back(one[0]);
   const Row row{flight.question.row, flight.question.origin};
-  const size_t right = conversations_of(row, "positive_messages").size();
+  const size_t right = documents_of(row, "positive").size();
   if (right == 1 && scores.size() > 1) {
     const RankQuality quality = rank_quality(scores);
     reciprocal_ += quality.reciprocal_rank, ndcg_ += quality.ndcg, ++lists_;
   }
   if (o_.reranker_use_activation)
     for (float& score : scores) score = static_cast<float>(sigmoid(score));
-  const bool list = TextReader::documents_of(flight.question).size() > 0;
+  const bool list = TextReader::all_documents(flight.question).size() > 0;
   return {.response = list ? Json(scores) : Json(scores[0]), .logprobs = nullptr};
 }
 

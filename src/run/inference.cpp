@@ -253,9 +253,11 @@ ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
 }
 
 // The small model that guesses (--draft_model): its tokens are those of the other model.
-std::shared_ptr<const Model> load_draft(const ModelOptions& model, const std::string& dir, at::ScalarType dtype,
+std::shared_ptr<const Model> load_draft(const ModelOptions& model, const std::string& asked, at::ScalarType dtype,
                                         const Tokenizer& tokenizer) {
-  require(std::filesystem::is_directory(dir), Fault::Usage, "--draft_model: there is no folder '", dir, "'");
+  require(ModelOptions::is_model(asked), Fault::Usage, "--draft_model ", asked,
+          " is neither a folder nor a GGUF file here, nor a hub's id");
+  const std::string dir = model.fetched_model(asked, /*weights=*/true, "--draft_model");
   const auto own = Tokenizer::load(dir);
   for (int32_t id = 0; id < std::min(tokenizer.vocab_size(), own->vocab_size()); ++id)
     require(tokenizer.piece(id) == own->piece(id), Fault::Usage, "--draft_model ", dir, ": its token ", id, " is '",

@@ -170,9 +170,9 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
       rows.push_back({.error = e.what()});
     }
   };
-  const auto add_table = [&](const std::string& path) {
+  const auto add_table = [&](const std::string& path, int64_t most) {
     const auto reader = open_reader(path, o.encoding);
-    for (Row row;;) {
+    for (Row row; most > 0; --most) {
       try {
         if (!reader->next(row)) return;
       } catch (const RowError& e) {
@@ -182,15 +182,17 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
       add([&] { return with_parsed_cells(row); }, row.origin.text());
     }
   };
-  for (const auto& path : o.dataset) {
+  for (const auto& [path, wanted] : o.files()) {
+    int64_t most = wanted.value_or(INT64_MAX);
     folder = std::filesystem::path(path).parent_path();
     if (!o.encoding.empty() || !is_plain_json_lines(path)) {
-      add_table(path);
+      add_table(path, most);
       continue;
     }
     LineReader reader(path);
-    for (std::string line; reader.next(line);) {
+    for (std::string line; most > 0 && reader.next(line);) {
       if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      --most;
       add([&] { return parse_json(line, "the row"); }, str(path, ", line ", reader.number()));
     }
   }
@@ -342,6 +344,15 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
   require(scored_ > 0 || rows.empty(), Fault::Data, "none of the ", rows.size(), " rows could be scored");
 }
 
+// The same, with the token of images that some checkpoints leave to their tokenizer.
+SeeingSpec with_tokens(SeeingSpec spec, const std::string& folder) {
+  if (spec.image_token != kTokenizersChoice ||
+      !std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json"))
+    return spec;
+  if (const auto id = Tokenizer::load(folder)->id("<IMG_CONTEXT>")) spec.image_token = spec.video_token = *id;
+  return spec;
+}
+
 // Ranks that share out the model score the same rows, and the first one writes.
 int score_rows(const ScoreOptions& o, AnswerRanks& ranks) {
   namespace fs = std::filesystem;
@@ -349,7 +360,8 @@ int score_rows(const ScoreOptions& o, AnswerRanks& ranks) {
     if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
   const LoadedModel loaded = load_for_inference(o, o.adapter(), o, nullptr, o.quantise, &ranks);
   const auto* seeing = dynamic_cast<const SeeingDecoder*>(loaded.model.get());
-  const SeeingSpec* const sight = seeing ? &seeing->seeing() : nullptr;
+  const std::optional<SeeingSpec> known = seeing ? std::optional(with_tokens(seeing->seeing(), o.model)) : std::nullopt;
+  const SeeingSpec* const sight = known ? &*known : nullptr;
   RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions, sight);
   const auto rows = read_rows(o, encode);
   if (encode.beyond() > 0)

@@ -265,6 +265,23 @@ void choose_towers_again(const TrainCommandOptions& o, Model& model) {
   if (auto* const seeing = dynamic_cast<SeeingDecoder*>(&model)) seeing->run_towers_again(o.towers_again());
 }
 
+// Of a policy that answers: its keys are turned alike while it answers and while it is trained, whatever length an
+// answer comes to. By the longest text that there may be, as servers choose it.
+void settle_lengths(const TrainCommandOptions& o, int64_t longest_row, Model& policy, Model* reference,
+                    const OtherModels& others) {
+  const int64_t border = policy.short_context();
+  if (border == 0 || !algorithm_info(o.algorithm).rolls_out()) return;
+  const int64_t prompt = o.max_length.value_or(longest_row), positions = policy.shape().max_positions;
+  const int64_t answer = o.all.value("max_completion_length", int64_t{0});
+  const int64_t longest = prompt > 0 ? std::min(positions, prompt + answer) : positions;
+  log_info("texts of up to ", longest, " tokens: all are read with the rotary factors of ",
+           longest > border ? "long" : "short", " ones, as ", border, " tokens are the border");
+  policy.read_all_as(longest);
+  if (reference) reference->read_all_as(longest);
+  for (const auto& [role, models] : others.by_role())
+    for (Model* const model : models) model->read_all_as(longest);
+}
+
 // Where answers are asked for, each rank makes passes of its own, as many as its answers take: all of these models are
 // there for that.
 std::function<std::shared_ptr<void>()> own_passes(const TrainCommandOptions& o, const Model& policy,
@@ -307,6 +324,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   choose_towers_again(o, *tuned.model);
   for (const auto& [role, models] : others.by_role())
     for (Model* const model : models) choose_towers_again(o, *model);
+  settle_lengths(o, data.longest, *tuned.model, reference->model.get(), others);
   std::vector<NamedParam> params = trainable_params(*tuned.model);
   for (const NamedParam& p : others.params()) params.push_back(p);
   const Head head = tuned.model->head_kind();
@@ -411,8 +429,8 @@ int rehearse(const TrainRehearsal& asked) {
   const TrainData data = open_train_data(o, *algorithm, o.model, scratch.dir),
                   shown = shown_rows(o, *algorithm, scratch.dir, {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
-  asked.longest = data.longest;
-  if (data.media) asked.media = data.media();
+  asked.rows.longest = data.longest;
+  if (data.media) asked.rows.media = data.media();
   return 0;
 }
 

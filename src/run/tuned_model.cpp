@@ -170,19 +170,26 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
     out.model->visit([&](const std::string& name, Param& p) {
       if (p.trainable) trained.insert(name);
     });
-  const TensorFolder source(out.base);
+  const auto source = std::make_shared<const TensorFolder>(out.base);
   const auto quantised = quantised_weights(config, o.quantise, out.base);
-  require(
-      !quantised || o.lora(), Fault::Usage, "the weights of ", out.base.string(),
-      " are held quantised, and only adapters can be trained on them: use --tuner_type lora, or the unquantised model");
-  load_weights(
-      *out.model, source,
+  if (quantised && !o.lora())
+    log_info("the weights of ", out.base.string(), " are quantised; all of them are trained, as ",
+             float_type_name(out.dtype), ", and saved so");
+  UnreadTensors unread = load_weights(
+      *out.model, *source,
       {.dtype = out.dtype,
        .device = o.sharding().on_host && mesh.size(Axis::DpShard) > 1 ? c10::Device(c10::kCPU) : device,
        .own = [&](const std::string& name) { return trained.count(name) > 0; },
        .fresh = head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.seed)) : FreshValues(),
-       .quantised = quantised.get()});
-  if (o.lora()) attach_adapter(out, o);
+       .quantised = quantised.get(),
+       .made_plain = !o.lora()});
+  if (o.lora()) {
+    attach_adapter(out, o);
+  } else if (head == Head::Vocab && !quantised) {  // whoever runs them elsewhere finds them again
+    for (auto* names : {&unread.ahead, &unread.speech})
+      out.carried.names.insert(out.carried.names.end(), names->begin(), names->end());
+    if (!out.carried.names.empty()) out.carried.source = source;
+  }
   return out;
 }
 
@@ -209,7 +216,7 @@ void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
                              {"lorap_emb_lr", 1e-6}};
     return save_adapter(*model, *adapter, dir, additional);
   }
-  save_weights(*model, dir, o.max_shard_bytes, dtype);
+  save_weights(*model, dir, o.max_shard_bytes, dtype, carried);
   if (!first) return;
   Json config = read_model_config(base);
   config.erase("quantization_config");  // what was packed has been taken out

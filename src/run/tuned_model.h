@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/weights.h"
 #include "cli/train.h"
 #include "dist/mesh.h"
 #include "models/spec/score_head.h"
@@ -22,6 +23,7 @@ struct TunedModel {
   std::optional<Adapter> adapter;  // of a LoRA run
   at::ScalarType dtype = at::kFloat;
   std::filesystem::path base;  // the folder of the weights and side files
+  Carried carried;             // what of it is saved again, though nothing here reads it
 
   // The base model, where it is there still: what a LoRA run began from. Absent when weights of the base are changed
   // (full, modules_to_save, biases, PiSSA).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/media_parts.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -14,12 +15,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// A medium has no settings of its own here.
+void refuse_settings(const Fields& part) {
+  const char* const why = "sizes and frames are set for all media, by the server's --model_kwargs and --max_pixels";
+  for (const char* key : {"max_pixels", "min_pixels", "total_pixels", "resized_height", "resized_width", "fps",
+                          "nframes", "min_frames", "max_frames", "video_start", "video_end"})
+    part.cannot(key, nullptr, why);
+  if (part.text("detail") == "low") refuse(part.name("detail"), "'", part.name("detail"), "': ", why);
+}
+
 // A text, or an object that has it under `url`.
 std::string address(const Fields& part, const char* key) {
   const Json* value = part.find(key);
   if (value && value->is_string()) return value->get<std::string>();
   if (!value || !value->is_object()) refuse(part.name(key), "'", part.name(key), "' must be a text, or hold a 'url'");
-  return Fields(*value, part.name(key) + ".").needed_text("url");
+  const Fields in(*value, part.name(key) + ".");
+  refuse_settings(in);
+  return in.needed_text("url");
 }
 
 std::string data_uri(const std::string& type, const std::string& base64) {
@@ -86,9 +98,29 @@ std::string media_tag(const Fields& part, const std::string& type, Json& media) 
   const auto found = kinds.find(type);
   if (found == kinds.end()) return "";
   const MediaKind& kind = *media_kind(found->second);
+  refuse_settings(part);
   if (!media.contains(kind.column)) media[kind.column] = Json::array();
   media[kind.column].push_back(entry_of(part, type));
   return kind.tag;
+}
+
+void take_listed_media(const Fields& f, Json& media) {
+  for (const MediaKind& kind : kMediaKinds) {
+    const Json* entries = f.list(kind.column);
+    if (!entries || entries->empty()) continue;
+    if (media.contains(kind.column))
+      refuse(kind.column, "'", kind.column, "': the messages hold some already; give them there or here, not both");
+    for (const Json& entry : *entries) {
+      const bool frames = kind.name == std::string_view("video") && entry.is_array() &&
+                          std::all_of(entry.begin(), entry.end(), [](const Json& frame) { return frame.is_string(); });
+      if (entry.is_object())
+        media[kind.column].push_back(Fields(entry, str(kind.column, "[].")).needed_text("url"));
+      else if (entry.is_string() || frames)
+        media[kind.column].push_back(entry);
+      else
+        refuse(kind.column, "'", kind.column, "' must list URLs and data URIs");
+    }
+  }
 }
 
 Json allowed_media(const Json& media, const MediaRules& rules) {

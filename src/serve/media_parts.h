@@ -16,6 +16,10 @@ class Fields;
 // and the tag that stands for it in the text. "": it is none of these.
 std::string media_tag(const Fields& part, const std::string& type, Json& media);
 
+// Those that a request lists beside its messages (images, videos, audios), as ms-swift's client does: further entries
+// of `media`. Where they belong a tag in the text says.
+void take_listed_media(const Fields& f, Json& media);
+
 // What clients may name besides media that come with the request itself.
 struct MediaRules {
   std::string folder;  // files below it; empty: none

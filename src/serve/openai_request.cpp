@@ -6,6 +6,7 @@
 
 #include "serve/api_error.h"
 #include "serve/fields.h"
+#include "serve/media_parts.h"
 
 namespace apus {
 
@@ -175,6 +176,7 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   f.cannot("truncate_prompt_tokens", nullptr, kNeverCut);
   f.cannot("bad_words", Json::array(), "give the tokens a logit_bias of -100 instead");
   f.cannot("logits_processors", nullptr, "foreign code is not run");
+  f.cannot("mm_processor_kwargs", Json::object(), "media are prepared by the server's --model_kwargs and --max_pixels");
   f.cannot("chat_template", nullptr, "the server's own is used; it is chosen by its --chat_template");
 }
 
@@ -266,7 +268,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   call.parallel_calls = f.boolean("parallel_tool_calls").value_or(true);
   read_all_tools(f, call);
   f.cannot("modalities", Json::array({"text"}), "this model answers in text only");
-  for (const char* media : {"images", "audios", "videos"}) f.cannot(media, Json::array(), "this model takes text only");
+  take_listed_media(f, call.media);
   f.cannot("audio", nullptr, "this model answers in text only");
   f.cannot("prediction", nullptr, "predicted outputs are not used here");
   f.cannot("web_search_options", nullptr, "this server searches nothing");
@@ -281,6 +283,8 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   CompletionCall call;
   read_answer(f, limits, call);
   call.prompts = read_inputs(f, "prompt");
+  for (const char* media : {"images", "audios", "videos"})
+    f.cannot(media, Json::array(), "a prompt is text alone; /v1/chat/completions takes media");
   const int64_t longest = new_tokens(f, {"max_tokens", "max_completion_tokens"}, 0);
   call.echo = f.boolean("echo").value_or(false);
   call.only_prompt = longest == 0;

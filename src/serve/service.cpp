@@ -221,7 +221,7 @@ Json Service::template_words(const ChatCall& call) const {
   Json words = call.kwargs;
   const std::string text = spec_.chat->template_text(true);
   const auto knows = [&](const char* word) { return text.find(word) != std::string::npos; };
-  if (!call.tools.is_null() && !knows("tools") && spec_.chat->spec().agent_template.empty())
+  if (!call.tools.is_null() && !spec_.chat->shows_tools())
     refuse("tools", "'tools': this model's chat template knows of no tools; give another one by --chat_template");
   if (!call.effort) return words;
   if (knows("reasoning_effort"))
@@ -259,10 +259,11 @@ RowMedia Service::read_media(ChatCall& call) const {
     for (const Json& message : call.messages)
       if (message.contains("content") && message["content"].is_string())
         tags += count_tags(message["content"].get_ref<const std::string&>(), kind.tag);
-    if (call.media.contains(kind.column) && tags != call.media[kind.column].size())
+    if (call.media.contains(kind.column) && tags > call.media[kind.column].size())
       refuse("messages", "a text beside a medium must not hold '", kind.tag,
              "' itself; where it belongs its part says");
   }
+  call.messages = with_media_tags({call.media, {}}, call.messages);  // of media that are listed beside the messages
   try {
     return spec_.media->read({allowed_media(call.media, spec_.media_rules), {}}, call.messages);
   } catch (const RowError& e) {

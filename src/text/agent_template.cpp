@@ -13,7 +13,7 @@
 namespace apus {
 
 // Three pieces of Jinja: of `tools` and `system` the system message; of `calls` ({"name", "arguments"}) what the
-// assistant says; of `results`, texts, what comes back. Without pieces the form is the checkpoint's own.
+// assistant says; of `results`, texts, what comes back. Without the last two the form is the checkpoint's own.
 struct AgentForm {
   const char* name;
   ToolFormat format;
@@ -135,6 +135,11 @@ std::string coder_calls(const std::string& mark) {
          mark + ">' -}}{%- endfor -%}";
 }
 
+const std::string kDeepSeekHow =
+    "To call functions, write nothing but this, with one call for each function and its arguments as JSON:\n"
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{\"argument\": value}<｜tool▁call▁end｜>"
+    "<｜tool▁calls▁end｜>";
+
 std::string glm_how(const std::string& line) {
   return "To call a function, write its name and its arguments between these tags:\n<tool_call>name" + line +
          "<arg_key>argument</arg_key>" + line + "<arg_value>value</arg_value>" + line + "</tool_call>";
@@ -184,7 +189,7 @@ const std::vector<AgentForm>& forms() {
       {"llama3", ToolFormat::Llama3},
       {"llama4", ToolFormat::Llama3},
       {"mistral", ToolFormat::Mistral},
-      {"deepseek_v3_1", ToolFormat::DeepSeek}};
+      {"deepseek_v3_1", ToolFormat::DeepSeek, "", tagged_tools(kDeepSeekHow)}};
   return all;
 }
 
@@ -224,7 +229,7 @@ Json functions_of(const Json& tools) {
 }  // namespace
 
 AgentTemplate::AgentTemplate(const AgentForm& form) : form_(&form) {
-  if (of_checkpoint()) return;
+  if (of_checkpoint() && !tells_tools()) return;
   for (const auto& [part, text] : {std::pair("tools", &form.tools), {"calls", &form.calls}, {"results", &form.results}})
     parts_.push_back(JinjaTemplate::parse(*text, str("--agent_template ", form.name, ", ", part)));
 }
@@ -247,7 +252,15 @@ std::string AgentTemplate::stop_of(const std::string& name) { return name.empty(
 
 std::string AgentTemplate::name() const { return form_->name; }
 ToolFormat AgentTemplate::format() const { return form_->format; }
-bool AgentTemplate::of_checkpoint() const { return form_->tools.empty(); }
+bool AgentTemplate::of_checkpoint() const { return form_->calls.empty(); }
+bool AgentTemplate::tells_tools() const { return !form_->tools.empty(); }
+
+// DeepSeek-V3.1's; V3 and R1 fence arguments, and were not taught to be told of tools.
+std::string AgentTemplate::untold_in(std::string_view text) {
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  const bool told = has("if tools") || has("in tools") || has("tools is") || has("tools |");
+  return has("tool▁call▁begin") && has("tool▁sep") && !has("```json") && !told ? "deepseek_v3_1" : "";
+}
 bool AgentTemplate::joins_results() const { return *form_->stop != '\0'; }
 
 std::string AgentTemplate::calls_text(const Json& message) const {
@@ -274,11 +287,16 @@ Json AgentTemplate::without_tools(const Json& messages, const Json& tools) const
   const Json functions = functions_of(tools);
   Json out = Json::array();
   size_t next = 0;
+  if (functions.empty() && of_checkpoint()) return messages;
   if (!functions.empty()) {
     const bool has_system = !messages.empty() && is_role(messages[0], "system");
     const std::string system = has_system ? text_of(messages[0]) : "";
     out.push_back({{"role", "system"}, {"content", parts_[0].render({{"tools", functions}, {"system", system}}).text}});
     next = has_system ? 1 : 0;
+  }
+  if (of_checkpoint()) {
+    out.insert(out.end(), messages.begin() + static_cast<std::ptrdiff_t>(next), messages.end());
+    return out;
   }
   while (next < messages.size()) {
     Json message = messages[next];

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -24,11 +25,16 @@ class AgentTemplate {
 
   std::string name() const;
   ToolFormat format() const;  // of the calls in answers
-  // The checkpoint's own chat template writes this form: nothing is rewritten.
+  // The checkpoint's own chat template writes this form of calls and results.
   bool of_checkpoint() const;
+  // And says nothing of tools: they are told in the system message.
+  bool tells_tools() const;
+  // The form whose calls this template of a checkpoint writes without telling tools; "": there is none.
+  static std::string untold_in(std::string_view chat_template);
   // Results stand within the assistant's message, which goes on behind them.
   bool joins_results() const;
-  // `tools` may be null. No message is left that has tool_calls or the role "tool".
+  // `tools` may be null. No message is left that has tool_calls or the role "tool", but for those that the checkpoint's
+  // template writes.
   Json without_tools(const Json& messages, const Json& tools) const;
 
  private:

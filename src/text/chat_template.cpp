@@ -196,7 +196,9 @@ const JinjaTemplate& ChatTemplate::choose(const std::string& variant, bool with_
   return it->second;
 }
 
-void ChatTemplate::use_agent(const std::string& name) {
+void ChatTemplate::use_agent(const std::string& wanted) {
+  const bool one = variants_.size() == 1 || variants_.count(kToolUse) || variants_.count(kDefault);
+  const std::string name = wanted.empty() && one ? AgentTemplate::untold_in(choose("", true).text()) : wanted;
   if (name.empty()) return;
   auto agent = std::make_shared<const AgentTemplate>(AgentTemplate::named(name));
   if (agent->of_checkpoint()) {
@@ -205,7 +207,7 @@ void ChatTemplate::use_agent(const std::string& name) {
             ": this form is written by its models' own chat templates, and this one writes another (",
             tool_format_name(guess_tool_format(choose("", true).text())),
             "); leave it out, or give their template with --chat_template");
-    return;
+    if (!agent->tells_tools() || AgentTemplate::untold_in(choose("", true).text()).empty()) return;
   }
   agent_ = std::move(agent);
 }

@@ -254,6 +254,39 @@ TEST(Weights, OneExpertAndOtherShardsBefore) {
   }
 }
 
+// A model of numbers leaves the words' head out, whatever it is called.
+TEST(Weights, AHeadOfNumbersLeavesTheOtherOut) {
+  for (const char* name : {"qwen2_vl", "ovis2_5", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"}) {
+    const auto dir = golden::models() / name / "checkpoint";
+    const auto model = make_model(read_model_config(dir), Head::Scalar);
+    load_weights(*model, TensorFolder(dir), {.fresh = [](const std::string& param, const std::vector<int64_t>& shape) {
+      return param.ends_with("score.weight") ? at::zeros(shape) : at::Tensor();
+    }});
+    EXPECT_EQ(model->head_weight().size(0), 1) << name;
+  }
+}
+
+// Layers that guess tokens ahead are not read, and stay in what is saved.
+TEST(Weights, TensorsThatNobodyReadsAreCarriedOver) {
+  Folder with, saved;
+  const auto dir = golden::models() / "qwen2/checkpoint";
+  for (const Folder* folder : {&with, &saved}) fs::copy_file(dir / "config.json", folder->path / "config.json");
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  const TensorFolder original(dir);
+  for (const auto& name : original.names()) tensors.emplace_back(name, original.tensor(name));
+  const at::Tensor ahead = at::randn({4, 6}).to(at::kHalf);
+  tensors.emplace_back("mtp.fc.weight", ahead);
+  write_tensors(with.path, tensors);
+  const auto source = std::make_shared<const TensorFolder>(with.path);
+  const auto model = make_model(read_model_config(with.path));
+  const UnreadTensors unread = load_weights(*model, *source, {.dtype = at::kBFloat16});
+  EXPECT_EQ(unread.ahead, std::vector<std::string>{"mtp.fc.weight"});
+  EXPECT_TRUE(unread.speech.empty());
+  save_weights(*model, saved.path, 100'000, at::kBFloat16, {source, unread.ahead});
+  EXPECT_TRUE(at::equal(TensorFolder(saved.path).tensor("mtp.fc.weight"), ahead));
+  EXPECT_EQ(TensorFolder(saved.path).names().size(), tensors.size());
+}
+
 TEST(Weights, QuantisationsThatAreNotReadAreRefused) {
   Json config = preset_config("tiny");
   config["quantization_config"] = {{"quant_method", "quip"}, {"bits", 4}};

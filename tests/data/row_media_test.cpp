@@ -10,6 +10,7 @@
 #include "data/encode/encoder.h"
 #include "data/encode/media_dump.h"
 #include "data/encode/sample_store.h"
+#include "data/rows/documents.h"
 #include "data/rows/normalize.h"
 #include "data/source/training_data.h"
 #include "tensor/safetensors_header.h"
@@ -309,10 +310,61 @@ TEST(RowMedia, BoxesAreWrittenAsTheFamilyWritesThem) {
   };
   test::expect_says(error({{"ref", {"a"}}, {"bbox", {{0, 0, 1, 1}}}}),
                     "key 'objects.bbox': more <bbox> tags than boxes (1)");
-  test::expect_says(error({{"ref", {"a"}}, {"bbox", {{0, 0, 99, 1}, {0, 0}}}}),
-                    "key 'objects.bbox[0]': [0,0,99,1] reaches out of its image of 37 x 29 pixels");
+  test::expect_says(error({{"ref", {"a"}}, {"bbox", {{38, 0, 99, 1}, {0, 0}}}}),
+                    "key 'objects.bbox[0]': [38,0,99,1] lies outside of its image of 37 x 29 pixels");
   test::expect_says(error({{"ref", {"a"}}, {"bbox", {{0, 0, 1, 1}, {0, 0}}}, {"image_id", {0, 3}}}),
                     "it is in image 3, but the row has 1 images");
+}
+
+TEST(RowMedia, ABoxThatReachesOutIsCutAndSaidSo) {
+  const Json row = {{"query", "<image>Where?"},
+                    {"response", "At <bbox>."},
+                    {"images", {"plain.jpg"}},
+                    {"objects", {{"ref", Json::array()}, {"bbox", {{-1, 0, 38, 14.5}}}}}};
+  Encoder encoder = seeing();
+  std::vector<std::string> remarks;
+  encoder.on_remark([&](const Origin&, const std::string& text) { remarks.push_back(text); });
+  const std::string text = seeing_tokenizer()->decode(encoder.encode(media_row(row)).at(0).ids);
+  test::expect_says(text, "At <|box_start|>(0,0),(1000,500)<|box_end|>.");
+  ASSERT_EQ(remarks.size(), 1u);
+  test::expect_says(remarks[0], "objects.bbox[0]: [-1,0,38,14.5] reaches out of its image and is cut at its edge");
+}
+
+TEST(RowMedia, OneMediumHasNoSettingsOfItsOwn) {
+  const auto error = [](const Json& part) {
+    return error_of([&] {
+      media_row({{"messages",
+                  {{{"role", "user"}, {"content", Json::array({part, {{"type", "text"}, {"text", "What?"}}})}},
+                   {{"role", "assistant"}, {"content", "a"}}}}});
+    });
+  };
+  test::expect_says(error({{"type", "image"}, {"image", "plain.jpg"}, {"max_pixels", 1000}}), "content.max_pixels");
+  test::expect_says(error({{"type", "video"}, {"video", "clip.mp4"}, {"video_start", 2}}), "content.video_start");
+}
+
+// A query and its documents, each with pictures of its own.
+TEST(RowMedia, TalksHaveTheirOwnPictures) {
+  const Json document = {{{"role", "assistant"}, {"content", "<image>"}}};
+  const Row row = media_row({{"messages", {{{"role", "user"}, {"content", "Which is like <image>?"}}}},
+                             {"images", {"plain.jpg"}},
+                             {"positive_messages", {document}},
+                             {"positive_images", {"grey.jpg"}},
+                             {"negative_messages", {{{{"role", "assistant"}, {"content", "none"}}}, document}},
+                             {"negative_images", {"plain.png"}}});
+  const auto good = documents_of(row, "positive"), bad = documents_of(row, "negative");
+  ASSERT_EQ(good.size(), 1u);
+  ASSERT_EQ(bad.size(), 2u);
+  EXPECT_EQ(good[0]["images"], Json({"grey.jpg"}));
+  EXPECT_FALSE(bad[0].contains("images"));
+  EXPECT_EQ(bad[1]["images"], Json({"plain.png"}));
+  const Encoder encoder = seeing();
+  const Sample query = encoder.encode_text(row, query_of(row)),
+               pair = encoder.encode_text(row, query_and_document(query_of(row), bad[1]));
+  EXPECT_EQ(query.media.size(), 1u);
+  EXPECT_EQ(count_of(query, kImagePad), 20);
+  ASSERT_EQ(pair.media.size(), 2u);
+  EXPECT_EQ(count_of(pair, kImagePad), 40);
+  EXPECT_NE(pair.media[0].digest, pair.media[1].digest);
 }
 
 TEST(RowMedia, DumpsTransformersTensors) {

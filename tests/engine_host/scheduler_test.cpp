@@ -400,5 +400,31 @@ TEST(Scheduler, RandomTrafficWithCancels) {
   EXPECT_GT(hits, 500);
 }
 
+// Keys of short texts are no keys of long ones: a text that outgrows them is read anew, and shares blocks with long
+// ones alone.
+TEST(Scheduler, ATextThatOutgrowsTheShortContextIsReadAnew) {
+  Scheduler::Spec s = spec(16, 2, 64);
+  s.short_context = 6;
+  Scheduler scheduler(s);
+  scheduler.add({.id = 1, .prompt = prompt(4), .max_new_tokens = 5});
+  const auto step = [&] {
+    const StepPlan plan = scheduler.next();
+    EXPECT_EQ(plan.items.size(), 1u);
+    scheduler.advance(plan);
+    return std::pair(plan.items[0].begin, plan.items[0].count);
+  };
+  EXPECT_EQ(step(), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(scheduler.find(1)->read_as, 4);
+  scheduler.append(1, 50);
+  EXPECT_EQ(step(), std::pair(int64_t{4}, int64_t{1}));
+  scheduler.append(1, 51);
+  EXPECT_EQ(step(), std::pair(int64_t{5}, int64_t{1}));
+  scheduler.append(1, 52);  // the seventh
+  EXPECT_EQ(step(), std::pair(int64_t{0}, int64_t{7}));
+  EXPECT_EQ(scheduler.find(1)->read_as, 7);
+  scheduler.append(1, 53);
+  EXPECT_EQ(step(), std::pair(int64_t{7}, int64_t{1}));
+}
+
 }  // namespace
 }  // namespace apus

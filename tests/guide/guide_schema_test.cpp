@@ -20,6 +20,25 @@ struct Case {
 };
 
 const std::vector<Case> kCases = {
+    // $dynamicRef is a $ref where its place has no $dynamicAnchor of that name: an $anchor there, none in the same
+    // document, or a pointer.
+    {R"({"$id":"https://a.b/root","$ref":"list","$defs":{"foo":{"$dynamicAnchor":"items","type":"string"},"list":{"$id":"list",
+      "type":"array","minItems":1,"items":{"$dynamicRef":"#items"},"$defs":{"items":{"$anchor":"items","type":"integer"}}}}})",
+     {"[1]"},
+     {"[\"a\"]"}},
+    {R"({"$id":"https://a.b/root","$ref":"list","$defs":{"foo":{"$anchor":"items","type":"string"},"list":{"$id":"list",
+      "type":"array","minItems":1,"items":{"$dynamicRef":"#items"},"$defs":{"items":{"$dynamicAnchor":"items","type":"integer"}}}}})",
+     {"[1]"},
+     {"[\"a\"]"}},
+    {R"({"$id":"https://a.b/root","$dynamicAnchor":"x","$ref":"list","$defs":{"list":{"$id":"list","type":"array","minItems":1,
+      "items":{"$dynamicRef":"#/$defs/x"},"$defs":{"x":{"$dynamicAnchor":"x","type":"integer"}}}}})",
+     {"[1]"},
+     {"[\"a\"]", "[[1]]"}},
+    // And means the outermost document's where it has one.
+    {R"({"$id":"https://a.b/root","$ref":"list","$defs":{"foo":{"$dynamicAnchor":"items","type":"string"},"list":{"$id":"list",
+      "type":"array","minItems":1,"items":{"$dynamicRef":"#items"},"$defs":{"items":{"$dynamicAnchor":"items"}}}}})",
+     {"[\"a\"]"},
+     {"[1]"}},
     {R"({"type":"integer"})", {"0", "-1", "123456789012"}, {"01", "1.0", "-", "+1", "-0"}},
     {R"({"type":"integer","minimum":7,"maximum":1205})",
      {"7", "10", "99", "100", "1205", "1199"},

@@ -14,8 +14,9 @@ const Json kTools = Json::parse(R"([
      "required": ["city"], "additionalProperties": false}}},
   {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "required": ["zone"]}}}])");
 
-constexpr ToolFormat kFormats[] = {ToolFormat::Hermes,  ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
-                                   ToolFormat::Mistral, ToolFormat::Kimi,   ToolFormat::ToolCalls, ToolFormat::Harmony};
+constexpr ToolFormat kFormats[] = {ToolFormat::Hermes,    ToolFormat::Llama3,  ToolFormat::QwenCoder,
+                                   ToolFormat::DeepSeek,  ToolFormat::Mistral, ToolFormat::Kimi,
+                                   ToolFormat::ToolCalls, ToolFormat::Harmony, ToolFormat::Glm};
 
 std::unique_ptr<Constraint> talk(ToolFormat format, bool reasoning = false, bool in_reasoning = false) {
   return guide_talk(bundled().words, {.format = format, .tools = &kTools, .strict_only = true}, reasoning,
@@ -43,6 +44,12 @@ Calls calls_of(ToolFormat format) {
           "<function=weather>\n<parameter=city>\nBern\n</parameter>\n<parameter=days>\n9\n</parameter>\n</function>",
           "<tool_call>\n<function=other>\n</function>\n</tool_call>",
           "<tool_call>\n<function=now>\n<parameter=x>\n[1]\n</parameter>\n</function>\n</tool_call>"};
+    case ToolFormat::Glm:  // breaks between the marks or none
+      return {"Look.\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bern</arg_value>\n</tool_call>",
+              "<tool_call>weather<arg_key>city</arg_key><arg_value>Bern</arg_value><arg_key>days</arg_key>"
+              "<arg_value>9</arg_value></tool_call>",
+              "<tool_call>other\n</tool_call>",
+              "<tool_call>now<arg_key>x</arg_key><arg_value>[1]</arg_value></tool_call>"};
     case ToolFormat::DeepSeek:
       return {
           "Look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": "
@@ -190,6 +197,11 @@ std::string babble(const Words& w, Constraint& c, Random& random) {
   return text;
 }
 
+// What ends a bare text.
+const char* closing_of(ToolFormat format) {
+  return format == ToolFormat::QwenCoder ? "</parameter>\n" : format == ToolFormat::Glm ? "</arg_value>" : "";
+}
+
 TEST(GuideTalk, WhateverIsSaidTheParserFindsValidCalls) {
   Random random(17, "talk");
   const auto& w = small();
@@ -201,7 +213,7 @@ TEST(GuideTalk, WhateverIsSaidTheParserFindsValidCalls) {
         const auto c =
             guide_talk(w.words, {.format = format, .tools = &kTools, .strict_only = true}, reasoning, inside);
         std::string text = babble(w, *c, random);
-        const auto rest = ramble(w, *c, random, 10, format == ToolFormat::QwenCoder ? "</parameter>\n" : "");
+        const auto rest = ramble(w, *c, random, 10, closing_of(format));
         ASSERT_TRUE(rest) << text;
         text += *rest;
         const auto said = parse_chat(

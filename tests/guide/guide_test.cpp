@@ -267,13 +267,16 @@ const Json kTalkTools = Json::parse(R"([
 
 TEST(GuideTools, CallsAreReadBack) {
   Random random(9, "tools");
-  for (const ToolFormat format :
-       {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek, ToolFormat::Mistral,
-        ToolFormat::Kimi, ToolFormat::ToolList, ToolFormat::ToolCalls, ToolFormat::Plugin, ToolFormat::Harmony}) {
+  for (const ToolFormat format : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
+                                  ToolFormat::Mistral, ToolFormat::Kimi, ToolFormat::ToolList, ToolFormat::ToolCalls,
+                                  ToolFormat::Plugin, ToolFormat::Harmony, ToolFormat::Glm}) {
     const auto c = guide_tool_calls(bundled().words, {.format = format, .tools = &kTalkTools});
     std::set<std::string> names;
     for (int i = 0; i < 40; ++i) {
-      const auto text = ramble(bundled(), *c, random, 60, format == ToolFormat::QwenCoder ? "</parameter>\n" : "");
+      const auto text = ramble(bundled(), *c, random, 60,
+                               format == ToolFormat::QwenCoder ? "</parameter>\n"
+                               : format == ToolFormat::Glm     ? "</arg_value>\n"
+                                                               : "");
       ASSERT_TRUE(text) << tool_format_name(format);
       const auto pieces = parse_chat(*text, {.format = format, .tools = &kTalkTools});
       EXPECT_EQ(pieces.content, "") << *text;

@@ -22,9 +22,9 @@ using Sources = std::map<std::string, std::string>;  // path below src/ -> text
 
 // From the bottom to the top: a folder may include itself and those before it.
 const std::vector<std::string> kOrder = {
-    "base",  "text",    "hub",         "guide", "media", "gguf",   "tensor",     "quant",    "device",
-    "ops",   "devices", "dist",        "nn",    "data",  "models", "checkpoint", "parallel", "engine",
-    "train", "reward",  "environment", "algos", "serve", "doctor", "plan",       "cli",      "run"};
+    "base",        "text",  "hub",   "guide",  "media",  "gguf",       "tensor",   "quant",  "device", "ops",
+    "devices",     "dist",  "nn",    "data",   "models", "checkpoint", "parallel", "engine", "train",  "reward",
+    "environment", "algos", "serve", "doctor", "plan",   "abilities",  "cli",      "run"};
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
 

@@ -110,5 +110,48 @@ TEST(Families, TakeTheirOwnDefaults) {
   EXPECT_EQ(without("falcon-h1-0.5b", "rope_theta").ropes[0].theta, 1e4);
 }
 
+TEST(Families, ReadWhatFewFilesSay) {
+  const auto with = [](const char* preset, const char* key, const Json& value) {
+    Json config = preset_config(preset);
+    config[key] = value;
+    return describe_model(config);
+  };
+  EXPECT_EQ(with("gemma3-1b", "final_logit_softcapping", 30.0).logit_softcap, 30);
+  EXPECT_EQ(with("gemma3-1b", "final_logit_softcapping", nullptr).logit_softcap, 0);
+  EXPECT_TRUE(std::get<DenseSpec>(with("smollm3-3b", "mlp_bias", true).feed_forward[0]).bias);
+  EXPECT_FALSE(std::get<DenseSpec>(with("smollm3-3b", "mlp_bias", false).feed_forward[0]).bias);
+}
+
+// Of the tower's queries and keys: a number of its own in transformers' layout, the tower's in OpenGVLab's.
+TEST(Families, InternVlNormalisesQueriesByRms) {
+  for (const auto& [preset, flag, eps] :
+       {std::tuple{"internvl3-8b-hf", "use_qk_norm", 1e-6}, {"internvl3-8b", "qk_normalization", 1e-3}}) {
+    Json config = preset_config(preset);
+    config["vision_config"][flag] = true, config["vision_config"]["layer_norm_eps"] = 1e-3;
+    int64_t norms = 0;
+    for (const TowerPart& part : parts_of(describe_model(config).seeing->vision)) {
+      if (!part.name.ends_with("q_norm") && !part.name.ends_with("k_norm")) continue;
+      ++norms;
+      EXPECT_EQ(part.norm.kind, NormKind::Rms) << part.name;
+      EXPECT_EQ(part.norm.eps, eps) << part.name;
+    }
+    EXPECT_EQ(norms, 2 * config["vision_config"]["num_hidden_layers"].get<int64_t>());
+  }
+}
+
+// transformers 5 writes either name; without one, no number is guessed that the weights tell.
+TEST(Families, ExpertsAreCountedByEitherName) {
+  for (const char* preset : {"qwen3-30b-a3b", "qwen3-vl-30b-a3b", "qwen3-omni-30b-a3b", "qwen3-next-80b-a3b"}) {
+    Json config = preset_config(preset);
+    Json& text = config.contains("text_config") ? config["text_config"] : config;
+    ASSERT_TRUE(text.contains("num_experts")) << preset;
+    const int64_t count = text["num_experts"].get<int64_t>();
+    text.erase("num_experts");
+    test::expect_says(test::refusal(Fault::Model, [&] { describe_model(config); }), "'num_experts' is missing");
+    text["num_local_experts"] = count;
+    EXPECT_EQ(describe_model(config).shape.experts, count) << preset;
+  }
+}
+
 }  // namespace
 }  // namespace apus

@@ -8,7 +8,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
 
+#include "checkpoint/weights.h"
 #include "nn/lora.h"
+#include "ops/quantised.h"
 #include "tests/models/golden_batch.h"
 
 namespace apus {
@@ -48,6 +50,37 @@ TEST(LatentAttention, TheCacheGivesWhatMadeKeysGive) {
     expect_the_same(*model, routed, prepared, "without its adapter");
     routed.adapters = {{"one", golden::ids_tensor({0, 1, 2, 3, 4, 5, 6, 7, 8}, device)}};
     expect_the_same(*model, routed, prepared, "all rows through it");
+  }
+}
+
+// Whose matrix is made plain for the queries, and multiplied as it is held for the keys.
+TEST(LatentAttention, TheCacheGivesTheSameOfQuantisedWeights) {
+  c10::AutoGradMode no_grad(false);
+  const at::Device device = golden::device();
+  const auto dir = golden::models() / "deepseek_v3/checkpoint";
+  const Json config = read_model_config(dir);
+  for (const auto& [method, bits] : {std::pair{"bnb", 4}, {"bnb", 8}, {"fp8", 8}, {"hqq", 4}}) {
+    quant::Wish wish;
+    wish.method = method, wish.bits = bits;
+    const auto quantised = quantised_weights(config, wish, dir);
+    for (const bool prepared : {false, true}) {
+      const auto model = make_model(config);
+      load_weights(*model, TensorFolder(dir), {.dtype = at::kFloat, .device = device, .quantised = quantised.get()});
+      int64_t held = 0;
+      model->visit([&](const std::string& name, Param& p) {
+        held += name.ends_with("kv_b_proj.weight") && ops::is_quantised(p.data);
+      });
+      EXPECT_EQ(held, model->shape().layers);
+      expect_the_same(*model, packed_step({9}, device), prepared, method);
+      model->visit_modules([&](const std::string& name, Module& m) {
+        if (!name.ends_with(".kv_b_proj")) return;
+        auto& layer = dynamic_cast<Linear&>(m);
+        auto lora = std::make_unique<Lora>(Lora::Spec{layer.spec().in, layer.spec().out, 3, 6}, nullptr);
+        for (Param* p : {&lora->a(), &lora->b()}) p->data = (at::randn(p->full) * 0.5).to(device);
+        layer.attach("one", std::move(lora));
+      });
+      expect_the_same(*model, packed_step({9}, device), prepared, "adapted");
+    }
   }
 }
 

@@ -90,6 +90,26 @@ TEST(OpenAiRequest, MediaComeWithTheRequest) {
     "videos": ["data:video/mp4;base64,AA==", ["1.png", "2.png"]]})"));
 }
 
+// As ms-swift's client sends them: beside the messages, with tags where they belong.
+TEST(OpenAiRequest, MediaAreListedBesideTheMessages) {
+  const ChatCall call = read_chat_request(
+      Json::parse(
+          R"({"messages": [{"role": "user", "content": "<image>What?"}], "images": ["data:image/png;base64,AA==",
+        {"url": "https://a.b/c.png"}], "videos": [["1.png", "2.png"]]})"),
+      {});
+  EXPECT_EQ(call.media, Json::parse(R"({"images": ["data:image/png;base64,AA==", "https://a.b/c.png"],
+    "videos": [["1.png", "2.png"]]})"));
+  const auto refused = [](const char* body) {
+    try {
+      read_completion_request(Json::parse(body), {});
+    } catch (const ApiError& e) {
+      return e.param;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused(R"({"prompt": "a", "images": ["https://a.b/c.png"]})"), "images");
+}
+
 TEST(AnthropicRequest, ImagesComeWithTheRequest) {
   const ChatCall call =
       read_messages_request(Json::parse(R"({"max_tokens": 5, "messages": [{"role": "user", "content": [
@@ -162,7 +182,12 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})",
        "tool_choice"},
       {R"({"functions": [{"name": "f"}], "tools": [{"type": "function", "function": {"name": "f"}}]})", "functions"},
-      {R"({"images": ["/etc/passwd"]})", "images"},
+      {R"({"images": [3]})", "images"},
+      {R"({"mm_processor_kwargs": {"fps": 2}})", "mm_processor_kwargs"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,", "detail": "low"}}]}]})",
+       "messages[0].content[0].image_url.detail"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "video", "video": "data:,", "fps": 1}]}]})",
+       "messages[0].content[0].fps"},
       {R"({"best_of": 3})", "best_of"},
       {R"({"num_beams": 4})", "num_beams"},
       {R"({"max_tokens": 1e300})", "max_tokens"},

@@ -84,6 +84,30 @@ TEST(AgentTemplate, WithoutToolsNothingChanges) {
   EXPECT_EQ(chat.render({.messages = &messages}).text, before);
 }
 
+// DeepSeek-V3.1's template writes calls and results, and leaves telling of tools to whoever writes the system message.
+TEST(AgentTemplate, WhereATemplateTellsNoToolsTheyAreTold) {
+  const std::string calls =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}"
+      "<｜tool▁call▁begin｜>{{ c.function.name }}<｜tool▁sep｜>{{ c.function.arguments | tojson }}<｜tool▁call▁end｜>"
+      "{% endfor %}{% endfor %}";
+  ChatTemplate chat = ChatTemplate::from_text(calls, "calls alone");
+  chat.use_agent("");
+  EXPECT_TRUE(chat.shows_tools());
+  EXPECT_EQ(chat.tool_format(), ToolFormat::DeepSeek);
+  const Json messages = agent_talk();
+  const std::string told = chat.render({.messages = &messages, .tools = &agent_tools()}).text;
+  EXPECT_TRUE(told.starts_with("[system]Be brief.")) << told;
+  EXPECT_NE(told.find("Tells the weather."), std::string::npos) << told;
+  EXPECT_TRUE(
+      told.ends_with("[assistant]Let me see.<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"Rome\", "
+                     "\"days\": 2}<｜tool▁call▁end｜>[tool]sun"))
+      << told;
+  EXPECT_EQ(chat.render({.messages = &messages}).text.find("weather.", 0), std::string::npos);
+  ChatTemplate telling = ChatTemplate::from_text("{% if tools %}{{ tools | tojson }}{% endif %}" + calls, "tells");
+  telling.use_agent("");
+  EXPECT_EQ(telling.agent_name(), "");
+}
+
 TEST(AgentTemplate, AFormOfOtherModelsIsRefused) {
   ChatTemplate chat = ChatTemplate::from_text(kBare, "bare");
   try {

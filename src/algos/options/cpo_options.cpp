@@ -22,7 +22,8 @@ const RegisterAlgorithmOptions<CpoOptions> cpo(
     "cpo", {.summary = "pairs of answers, without a reference: likelier than the other, and likely by itself",
             .command = "rlhf",
             .examples = {"rlhf --rlhf_type cpo --model DIR --dataset pairs.jsonl --output_dir out"},
-            .defaults = preference_defaults()});
+            .defaults = preference_defaults(),
+            .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

@@ -39,6 +39,11 @@ bool DpoOptions::uses_reference() const {
   return !reference_free && !only_sft;
 }
 
+AlgorithmNeeds DpoOptions::needs() const {
+  const bool mean = std::count(loss_type.begin(), loss_type.end(), "bco_pair") > 0;
+  return {.one_process = mean ? "--loss_type bco_pair" : ""};
+}
+
 void DpoOptions::check() const {
   require(!loss_type.empty(), Fault::Usage, "--loss_type names no loss");
   require(loss_weights.empty() || loss_weights.size() == loss_type.size(), Fault::Usage, "--loss_weights has ",
@@ -54,7 +59,8 @@ const RegisterAlgorithmOptions<DpoOptions> dpo(
     "dpo", {.summary = "pairs of answers: the chosen one becomes likelier than the rejected one, against a reference",
             .command = "rlhf",
             .examples = {"rlhf --rlhf_type dpo --model DIR --dataset pairs.jsonl --output_dir out"},
-            .defaults = preference_defaults()});
+            .defaults = preference_defaults(),
+            .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "train/options/algorithm_options.h"
 
 namespace apus {
 
@@ -23,6 +24,7 @@ struct DpoOptions {
 
   double weight(size_t i) const { return loss_weights.empty() ? 1 : loss_weights[i]; }
   bool uses_reference() const;
+  AlgorithmNeeds needs() const;
   bool share_prefix = false;
   void fields(OptionTable& v);
   void check() const;

@@ -62,7 +62,8 @@ const RegisterAlgorithmOptions<EmbeddingOptions> embedding(
                   .examples = {"sft --task_type embedding --model DIR --dataset pairs.jsonl "
                                "--per_device_train_batch_size 32"},
                   .defaults = {{"use_chat_template", false}},
-                  .head = Head::None});
+                  .head = Head::None,
+                  .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

@@ -316,7 +316,8 @@ const RegisterAlgorithmOptions<GrpoOptions> grpo(
                   // What is trained is what answered: noise would be a difference between the two.
                   {"lora_dropout", 0}},
      .asks_rows = true,
-     .compares_rows = false});
+     .compares_rows = false,
+     .shares_answers = true});
 
 }  // namespace
 }  // namespace apus

@@ -56,6 +56,11 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   std::optional<double> off_policy_sequence_mask_delta;
 
   bool uses_reference() const { return beta > 0; }
+  AlgorithmNeeds needs() const {
+    return {.rows_apart = !chord_sft_dataset.empty() ? "--chord_sft_dataset"
+                          : partial_rollout          ? "--partial_rollout"
+                                                     : ""};
+  }
   std::vector<OtherModel> other_models();  // of --reward_model
   bool brings_rows() const { return replay_rollouts.has_value(); }
   std::string scale() const;  // of rewards: as given, else what suits the estimator

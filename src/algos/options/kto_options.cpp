@@ -21,7 +21,8 @@ const RegisterAlgorithmOptions<KtoOptions> kto(
             .command = "rlhf",
             .examples = {"rlhf --rlhf_type kto --model DIR --dataset judged.jsonl --output_dir out"},
             .defaults = preference_defaults(),
-            .compares_rows = false});
+            .compares_rows = false,
+            .one_pass = false});
 
 }  // namespace
 }  // namespace apus

@@ -21,7 +21,8 @@ const RegisterAlgorithmOptions<OrpoOptions> orpo(
     "orpo", {.summary = "pairs of answers, without a reference: fine-tuning on the chosen ones, and better odds",
              .command = "rlhf",
              .examples = {"rlhf --rlhf_type orpo --model DIR --dataset pairs.jsonl --output_dir out"},
-             .defaults = preference_defaults("default")});
+             .defaults = preference_defaults("default"),
+             .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

@@ -52,12 +52,15 @@ const RegisterAlgorithmOptions<RerankerOptions> reranker(
     "reranker", {.summary = "a score for a query and a document, from a head of its own",
                  .command = "sft",
                  .examples = {"sft --task_type reranker --model DIR --dataset ranked.jsonl"},
-                 .head = Head::Scalar});
+                 .head = Head::Scalar,
+                 .row_texts = 2});
 const RegisterAlgorithmOptions<GenerativeRerankerOptions> generative(
     "generative_reranker", {.summary = "the same by the model's own words: how much likelier is yes than no",
                             .command = "sft",
                             .examples = {"sft --task_type generative_reranker --model DIR --dataset ranked.jsonl"},
-                            .names_tokens = true});
+                            .names_tokens = true,
+                            .reads_head = true,
+                            .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

@@ -24,7 +24,8 @@ const RegisterAlgorithmOptions<RmOptions> rm(
            .command = "rlhf",
            .examples = {"rlhf --rlhf_type rm --model DIR --dataset pairs.jsonl --output_dir out"},
            .defaults = preference_defaults(),
-           .head = Head::Scalar});
+           .head = Head::Scalar,
+           .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/options.h"
+#include "train/options/algorithm_options.h"
 
 namespace apus {
 
@@ -15,6 +16,9 @@ struct SftOptions {
   double asft_alpha = 0.1, eaft_alpha = 1;
   bool enable_channel_loss = false;
   std::string acc_strategy = "token";  // token, seq
+  AlgorithmNeeds needs() const {
+    return {.whole_logits = enable_eaft_loss ? "--enable_eaft_loss" : enable_asft_loss ? "--enable_asft_loss" : ""};
+  }
   bool uses_reference() const { return enable_asft_loss && asft_alpha > 0; }
   void fields(OptionTable& v);
   void check() const;

@@ -23,7 +23,8 @@ const RegisterAlgorithmOptions<SimpoOptions> simpo(
     "simpo", {.summary = "pairs of answers, without a reference: likelier by token, by a margin",
               .command = "rlhf",
               .examples = {"rlhf --rlhf_type simpo --model DIR --dataset pairs.jsonl --cpo_alpha 0 --output_dir out"},
-              .defaults = preference_defaults()});
+              .defaults = preference_defaults(),
+              .row_texts = 2});
 
 }  // namespace
 }  // namespace apus

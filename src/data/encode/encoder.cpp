@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "data/encode/id_rows.h"
 #include "data/encode/row_media.h"
+#include "data/encode/text_pieces.h"
 #include "data/rows/media_refs.h"
 #include "text/ended_text.h"
 #include "text/unicode.h"
@@ -17,36 +18,6 @@ namespace apus {
 namespace {
 
 using Piece = Tokenizer::Piece;
-
-// Tokens of a text of which none crosses a cut: what counts differently is read apart.
-std::vector<Piece> pieces_of(const Tokenizer& tokenizer, std::string_view text, std::vector<size_t> cuts) {
-  std::vector<Piece> pieces = tokenizer.encode_offsets(text);
-  const auto crossed = [&](size_t cut) {
-    const auto at =
-        std::upper_bound(pieces.begin(), pieces.end(), cut, [](size_t c, const Piece& p) { return c < p.end; });
-    return at != pieces.end() && at->begin < cut && cut < at->end;
-  };
-  cuts.erase(std::remove_if(cuts.begin(), cuts.end(), [&](size_t cut) { return !crossed(cut); }), cuts.end());
-  if (cuts.empty()) return pieces;
-  cuts.push_back(text.size());
-  pieces.clear();
-  size_t begin = 0;
-  for (const size_t cut : cuts) {
-    for (Piece piece : tokenizer.encode_offsets(text.substr(begin, cut - begin))) {
-      piece.begin += static_cast<uint32_t>(begin);
-      piece.end += static_cast<uint32_t>(begin);
-      pieces.push_back(piece);
-    }
-    begin = cut;
-  }
-  return pieces;
-}
-
-// What a tokenizer puts before every text (BOS).
-std::vector<int32_t> beginning(const Tokenizer& tokenizer) {
-  const std::vector<int32_t> plain = tokenizer.encode("a"), whole = tokenizer.encode("a", true);
-  return {whole.begin(), std::search(whole.begin(), whole.end(), plain.begin(), plain.end())};
-}
 
 // Calls that the template does not write would be learnt as empty answers.
 void check_calls_shown(const Json& messages, const std::string& text, const Origin& origin) {
@@ -134,10 +105,11 @@ Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
     RowMedia media;
     Json shown = messages;
     if (has_media(row)) {
-      shown = with_media_tags(row, messages, [&](const std::string& text) {
+      const auto remark = [&](const std::string& text) {
         if (remark_) remark_(row.origin, text);
-      });
-      media = media_->read(row, shown);
+      };
+      shown = with_media_tags(row, messages, remark);
+      media = media_->read(row, shown, remark);
     }
     Sample sample = options_.use_chat_template ? templated(row, shown) : bare(row, shown);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);
@@ -176,10 +148,11 @@ Sample Encoder::encode_prompt(const Row& row) const {
     Row shown = row;
     RowMedia media;
     if (has_media(row)) {
-      shown.value["messages"] = with_media_tags(row, row.value["messages"], [&](const std::string& text) {
+      const auto remark = [&](const std::string& text) {
         if (remark_) remark_(row.origin, text);
-      });
-      media = media_->read(row, shown.value["messages"]);
+      };
+      shown.value["messages"] = with_media_tags(row, row.value["messages"], remark);
+      media = media_->read(row, shown.value["messages"], remark);
     }
     sample.ids = tokenizer_->encode(prompt_text(shown), !options_.use_chat_template);
     sample.trained.assign(sample.ids.size(), 0);
@@ -222,14 +195,30 @@ std::vector<int32_t> Encoder::text_ids(const Row& row, const Json& messages, con
       chat_->render({.messages = &ready, .tools = tools, .kwargs = &kwargs, .add_generation_prompt = asks}).text);
 }
 
-Sample Encoder::encode_text(const Row& row, const Json& messages, const Json& words, const std::string& key) const {
-  for (const MediaKind& kind : kMediaKinds)
-    if (row.value.contains(kind.column))
-      throw RowError(row.origin, kind.column, str("only texts are read here, and the row has ", kind.column));
+Sample Encoder::encode_text(const Row& row, const Json& talk, const Json& words, const std::string& key) const {
+  Json messages = talk["messages"];
+  bool seen = false;
+  for (const MediaKind& kind : kMediaKinds) {
+    const bool has = talk.contains(kind.column) && !talk[kind.column].empty();
+    if (has && !media_)
+      throw RowError(row.origin, kind.column, str("this model reads text only, and the row has ", kind.column));
+    seen = seen || has;
+  }
   if (!messages.is_array() || messages.empty()) throw RowError(row.origin, key, "there is no text in it");
   Sample sample;
   try {
+    RowMedia media;
+    if (seen) {
+      const Row own{talk, row.origin};
+      const auto remark = [&](const std::string& text) {
+        if (remark_) remark_(row.origin, text);
+      };
+      messages = with_media_tags(own, messages, remark);
+      media = media_->read(own, messages, remark);
+    }
     sample.ids = text_ids(row, messages, words);
+    sample.trained.assign(sample.ids.size(), 0);
+    if (!media.empty()) place_media(sample, std::move(media), row.origin);
   } catch (const RowError&) {
     throw;
   } catch (const Error& error) {
@@ -238,10 +227,12 @@ Sample Encoder::encode_text(const Row& row, const Json& messages, const Json& wo
   }
   if (sample.ids.empty()) throw RowError(row.origin, key, "the text has no tokens");
   if (const auto limit = static_cast<size_t>(options_.max_length); limit > 0 && sample.ids.size() > limit) {
-    if (options_.truncation != Truncation::Left && options_.truncation != Truncation::Right)
+    if (seen || (options_.truncation != Truncation::Left && options_.truncation != Truncation::Right))
       throw RowError(row.origin, key,
                      str("MaxLengthError: its ", sample.ids.size(), " tokens are more than max_length (", limit,
-                         "). Raise --max_length, or choose --truncation_strategy left or right"));
+                         "). Raise --max_length, or ",
+                         seen ? "make its images smaller (MAX_PIXELS): media are never cut"
+                              : "choose --truncation_strategy left or right"));
     // The end mark, where numbers are read off, stays.
     const auto surplus = static_cast<long>(sample.ids.size() - limit);
     const auto from = options_.truncation == Truncation::Left ? sample.ids.begin() : sample.ids.end() - 1 - surplus;

@@ -55,10 +55,10 @@ class Encoder {
   // The row as a question: up to the turn that is to be answered, answers at its end left out. Nothing is learnt;
   // Sample::row holds all columns. Throws RowError for one that is longer than max_length, unless it may be cut.
   Sample encode_prompt(const Row& row) const;
-  // A conversation of the row as a text that is read and not continued: all of it, and where it ends with a question
-  // the call for an answer; without a template its texts and an end mark. Nothing is learnt. `words` are told to the
-  // template besides, `key` is the row's column, for errors.
-  Sample encode_text(const Row& row, const Json& messages, const Json& words = nullptr,
+  // A talk of the row (data/rows/documents.h) as a text that is read and not continued: all of it, and where it ends
+  // with a question the call for an answer; without a template its texts and an end mark. Nothing is learnt. `words`
+  // are told to the template besides, `key` is the row's column, for errors.
+  Sample encode_text(const Row& row, const Json& talk, const Json& words = nullptr,
                      const std::string& key = "messages") const;
   // Another conversation of the row ("rejected_messages") in the same way.
   Sample encode_messages(const Row& row, const Json& messages) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/encode/grounding.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -48,14 +49,21 @@ std::vector<SeenBox> row_boxes(const Row& row, const std::vector<ImageSize>& siz
     const auto width = static_cast<double>(sizes[box.image].width),
                height = static_cast<double>(sizes[box.image].height);
     box.point = boxes[i].size() == 2;
+    std::array<double, 4> given{};
     for (size_t k = 0; k < 4; ++k) {
       const double value = boxes[i][box.point ? k % 2 : k].get<double>();
-      box.sides[k] = type == "norm1" ? value : value / (k % 2 == 0 ? width : height);
-      if (!(box.sides[k] >= 0 && box.sides[k] <= 1))
-        throw RowError(row.origin, str("objects.bbox[", i, "]"),
-                       str(json_text(boxes[i]), " reaches out of its image of ",
-                           type == "norm1" ? "1 x 1" : str(width, " x ", height, " pixels")));
+      given[k] = type == "norm1" ? value : value / (k % 2 == 0 ? width : height);
+      box.sides[k] = std::clamp(given[k], 0.0, 1.0);
     }
+    box.clipped = given != box.sides;
+    const auto outside = [&](size_t k) {  // by one direction
+      return box.point ? given[k] != box.sides[k]
+                       : !(std::min(given[k], given[k + 2]) < 1 && std::max(given[k], given[k + 2]) > 0);
+    };
+    if (box.clipped && (outside(0) || outside(1)))
+      throw RowError(row.origin, str("objects.bbox[", i, "]"),
+                     str(json_text(boxes[i]), " lies outside of its image of ",
+                         type == "norm1" ? "1 x 1" : str(width, " x ", height, " pixels")));
     out.push_back(box);
   }
   return out;
@@ -75,9 +83,15 @@ std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& p
   return form.open + corners + form.close;
 }
 
-void put_objects(const Row& row, Json& messages, const std::vector<ImageSize>& sizes, const MediaProcessor& processor) {
+void put_objects(const Row& row, Json& messages, const std::vector<ImageSize>& sizes, const MediaProcessor& processor,
+                 const std::function<void(const std::string&)>& remark) {
   if (!row.value.contains("objects")) return;
   const std::vector<SeenBox> boxes = row_boxes(row, sizes);
+  const auto cut = std::find_if(boxes.begin(), boxes.end(), [](const SeenBox& b) { return b.clipped; });
+  if (cut != boxes.end() && remark)
+    remark(str("objects.bbox[", cut - boxes.begin(),
+               "]: ", json_text(row.value["objects"]["bbox"][cut - boxes.begin()]),
+               " reaches out of its image and is cut at its edge"));
   const Json& names = list_of(row.value["objects"], "ref");
   const BoxForm form = processor.boxes();
   size_t name = 0, box = 0;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -17,15 +19,19 @@ struct SeenBox {
   size_t image = 0;  // which of the row's
   bool point = false;
   std::array<double, 4> sides{};
+  bool clipped = false;  // it reached out of the picture
 };
 
-// `sizes`: of the row's images as their files have them. RowError for boxes that cannot be.
+// `sizes`: of the row's images as their files have them. What reaches out of its image is cut there; RowError for what
+// lies outside of it.
 std::vector<SeenBox> row_boxes(const Row& row, const std::vector<ImageSize>& sizes);
 
 // The box's text. `size`: of its picture.
 std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& processor);
 
-// Puts the names and boxes of a row into its messages. RowError where there are more tags than entries.
-void put_objects(const Row& row, Json& messages, const std::vector<ImageSize>& sizes, const MediaProcessor& processor);
+// Puts the names and boxes of a row into its messages. RowError where there are more tags than entries. `remark` is
+// told of boxes that were cut.
+void put_objects(const Row& row, Json& messages, const std::vector<ImageSize>& sizes, const MediaProcessor& processor,
+                 const std::function<void(const std::string&)>& remark = {});
 
 }  // namespace apus

@@ -186,7 +186,8 @@ MadeMedium MediaReader::made_of(MediaType type, const Json& entry) const {
   }
 }
 
-RowMedia MediaReader::read(const Row& row, Json& messages) const {
+RowMedia MediaReader::read(const Row& row, Json& messages,
+                           const std::function<void(const std::string&)>& remark) const {
   check_media_readable(row.value, root_, row.origin);
   RowMedia out;
   std::vector<ImageSize> sizes;
@@ -207,7 +208,7 @@ RowMedia MediaReader::read(const Row& row, Json& messages) const {
     }
     return out.back().media.text;
   });
-  put_objects(row, messages, sizes, *processor_);
+  put_objects(row, messages, sizes, *processor_, remark);
   return out;
 }
 

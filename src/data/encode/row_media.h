@@ -33,7 +33,8 @@ class MediaReader {
               int64_t cache_bytes = 0);
   // A row's media in the order of their tags in the messages, whose tags become the texts that stand for them; those of
   // its `objects` become names and boxes. What cannot be read is a RowError that names column and path.
-  RowMedia read(const Row& row, Json& messages) const;
+  // `remark` is told of what is used but looks wrong.
+  RowMedia read(const Row& row, Json& messages, const std::function<void(const std::string&)>& remark = {}) const;
   // The content of an item that has its source alone. Fault::Data when that is no longer what it was.
   void load(MediaItem& item) const;
   // The pictures that the tower is given of a medium: of an image one or its tiles, of a video those of its frames.

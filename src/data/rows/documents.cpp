@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/random.h"
+#include "data/rows/media_refs.h"
 #include "text/ended_text.h"
 
 namespace apus {
@@ -19,7 +20,16 @@ Json without_system(Json messages) {
 
 }  // namespace
 
-std::vector<Json> conversations_of(const Row& row, const char* column) {
+Json query_of(const Row& row) {
+  Json out = {{"messages", row.value["messages"]}};
+  for (const MediaKind& kind : kMediaKinds)
+    if (row.value.contains(kind.column)) out[kind.column] = row.value[kind.column];
+  if (row.value.contains("objects")) out["objects"] = row.value["objects"];
+  return out;
+}
+
+namespace {
+std::vector<Json> conversations_of(const Row& row, const std::string& column) {
   const auto found = row.value.find(column);
   if (found == row.value.end() || found->is_null()) return {};
   if (!found->is_array())
@@ -29,6 +39,42 @@ std::vector<Json> conversations_of(const Row& row, const char* column) {
   for (size_t i = 0; i < out.size(); ++i)
     if (!out[i].is_array() || out[i].empty() || !out[i][0].is_object())
       throw RowError(row.origin, column, str("entry ", i, " is no conversation: a list of messages is wanted"));
+  return out;
+}
+
+size_t tags_in(const Json& messages, const char* tag) {
+  size_t n = 0;
+  for (const Json& message : messages)
+    if (message.contains("content") && message["content"].is_string())
+      n += count_tags(message["content"].get_ref<const std::string&>(), tag);
+  return n;
+}
+
+// Entries of one list to those talks whose tags stand for them; all of them to a single one.
+void share_media(std::vector<Json>& talks, const Json& entries, const MediaKind& kind, const Row& row,
+                 const std::string& column) {
+  size_t next = 0;
+  for (Json& talk : talks) {
+    const size_t own = talks.size() == 1 ? entries.size() : tags_in(talk["messages"], kind.tag);
+    for (size_t i = 0; i < own && next < entries.size(); ++i) talk[kind.column].push_back(entries[next++]);
+  }
+  if (next < entries.size())
+    throw RowError(row.origin, column,
+                   str(entries.size(), " entries for ", talks.size(), " conversations with ", next, " ", kind.tag,
+                       " tags: write a tag where each of them belongs"));
+}
+}  // namespace
+
+std::vector<Json> documents_of(const Row& row, const std::string& which) {
+  std::vector<Json> out;
+  for (Json& messages : conversations_of(row, which + "_messages")) {
+    out.push_back(Json::object());
+    out.back()["messages"] = std::move(messages);
+  }
+  for (const MediaKind& kind : kMediaKinds)
+    if (const std::string column = which + "_" + kind.column;
+        row.value.contains(column) && !row.value[column].is_null())
+      share_media(out, row.value[column], kind, row, column);
   return out;
 }
 
@@ -49,17 +95,29 @@ std::vector<Json> chosen_of(std::vector<Json> all, int64_t count, bool fill, con
   return all;
 }
 
-Json query_and_document(const Json& query, const Json& document) {
-  Json out = has_system(document) ? without_system(query) : query;
-  if (has_system(document)) out.insert(out.begin(), document[0]);
-  for (Json& message : without_system(document)) out.push_back(std::move(message));
+Json with_media_of(Json messages, const Json& query, const Json& document) {
+  Json out = {{"messages", std::move(messages)}};
+  for (const MediaKind& kind : kMediaKinds)
+    for (const Json* talk : {&query, &document})
+      if (talk->contains(kind.column))
+        for (const Json& entry : (*talk)[kind.column]) out[kind.column].push_back(entry);
+  if (query.contains("objects")) out["objects"] = query["objects"];
   return out;
 }
 
-std::string system_of(const Json& messages) {
+Json query_and_document(const Json& query, const Json& document) {
+  const Json &asked = query["messages"], &said = document["messages"];
+  Json out = has_system(said) ? without_system(asked) : asked;
+  if (has_system(said)) out.insert(out.begin(), said[0]);
+  for (Json& message : without_system(said)) out.push_back(std::move(message));
+  return with_media_of(std::move(out), query, document);
+}
+
+std::string system_of(const Json& talk) {
+  const Json& messages = talk["messages"];
   return has_system(messages) ? joined_texts(Json::array({messages[0]})) : "";
 }
 
-std::string text_without_system(const Json& messages) { return joined_texts(without_system(messages)); }
+std::string text_without_system(const Json& talk) { return joined_texts(without_system(talk["messages"])); }
 
 }  // namespace apus

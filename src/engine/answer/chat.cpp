@@ -118,6 +118,8 @@ std::string Chat::template_text(bool with_tools) const {
   return template_->text(own ? "tool_use" : "");
 }
 
+bool Chat::shows_tools() const { return template_ && template_->shows_tools(); }
+
 ToolFormat Chat::tool_format() const { return template_ ? template_->tool_format() : ToolFormat::None; }
 
 std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec) {

@@ -37,6 +37,7 @@ class Chat {
   // A conversation for a model that gives numbers: as prompt(), and without a template its texts and an end mark.
   std::vector<int32_t> text_ids(const ChatRequest& request) const;
   std::string template_text(bool with_tools) const;  // Jinja; "" without a template
+  bool shows_tools() const;                          // would the model hear of them?
   ToolFormat tool_format() const;                    // of calls in answers
   // The tokens that end a turn in this template, beside the checkpoint's eos: what stands behind an assistant's text.
   const std::vector<int32_t>& turn_ends() const { return turn_ends_; }

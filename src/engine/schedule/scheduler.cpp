@@ -24,6 +24,7 @@ void Scheduler::add(SequenceSpec wanted) {
   s->id = wanted.id;
   s->prompt = static_cast<int64_t>(wanted.prompt.size());
   s->limit = s->prompt + wanted.max_new_tokens;
+  s->read_as = s->prompt;
   // The last token is never put into the cache: nothing comes after it.
   const int64_t need = blocks_for(std::max(s->prompt, s->limit - 1));
   require(need <= pool_.spec().blocks, Fault::Usage, "the prompt's ", s->prompt, " tokens and ", wanted.max_new_tokens,
@@ -43,11 +44,27 @@ void Scheduler::add(SequenceSpec wanted) {
 
 StepPlan Scheduler::next() {
   StepPlan plan;
+  read_outgrown_anew();
   make_room_for_priority();
   plan_decodes(plan);
   plan_prompts(plan);
   admit(plan);
   return plan;
+}
+
+// Their keys were made with the factors of short texts, and those of the token to come are not.
+void Scheduler::read_outgrown_anew() {
+  if (spec_.short_context == 0) return;
+  std::vector<Sequence*> outgrown;
+  for (const auto& [id, s] : sequences_)
+    if (s->read_as <= spec_.short_context && std::ssize(s->tokens) > spec_.short_context) outgrown.push_back(s.get());
+  for (Sequence* const s : outgrown) {
+    if (s->running_) preempt(*s);
+    s->read_as = std::ssize(s->tokens);
+    s->salt_ |= kLongText;
+    s->hashes_.clear();
+    s->awaited_ = {};
+  }
 }
 
 // A few blocks stay free for those that generate, or they would throw a newcomer out again at once.
@@ -199,6 +216,7 @@ int64_t Scheduler::room_to_draft(const StepPlan& plan, const StepPlan::Item& ite
   if (!item.last || item.count != 1) return 0;
   // The last token of an answer comes of the one before it.
   wanted = std::min({wanted, s.limit - known - 1, spec_.max_step_tokens - plan.tokens - taken});
+  if (s.read_as <= spec_.short_context) wanted = std::min(wanted, spec_.short_context - known);
   while (wanted > 0 && static_cast<int64_t>(s.blocks.size()) < blocks_for(known + wanted)) {
     const int32_t block = pool_.available() > reserve() ? pool_.take() : -1;
     if (block < 0) break;

@@ -36,9 +36,11 @@ struct Sequence {
   std::vector<int32_t> tokens;   // prompt, then what was generated
   std::vector<MediaItem> media;  // of the prompt, in its order
   int64_t prompt = 0;            // tokens of the prompt
-  int64_t limit = 0;             // tokens it may grow to
-  int64_t computed = 0;          // tokens whose keys and values are in its blocks
-  int64_t cached = 0;            // prompt tokens that the cache had when it first ran
+  // The length that the text had when its first tokens were read: the prompt, or more where it was read anew.
+  int64_t read_as = 0;
+  int64_t limit = 0;     // tokens it may grow to
+  int64_t computed = 0;  // tokens whose keys and values are in its blocks
+  int64_t cached = 0;    // prompt tokens that the cache had when it first ran
   int64_t preemptions = 0;
   std::vector<int32_t> blocks;
   // Guesses at the tokens behind `tokens` that are in the plan of this step; they are taken off as they come true.
@@ -76,7 +78,10 @@ class Scheduler {
   struct Spec {
     BlockPool::Spec pool;
     int64_t max_sequences = 256, max_step_tokens = 2048;
+    // A text that grows beyond it is read anew, with the keys of longer texts (Model::short_context); 0: none is.
+    int64_t short_context = 0;
   };
+  static constexpr uint64_t kLongText = uint64_t{1} << 32;  // in the salt of a text beyond the short context
   explicit Scheduler(Spec spec);
 
   void add(SequenceSpec sequence);  // Fault::Usage when it could never run
@@ -111,6 +116,7 @@ class Scheduler {
   using Ordered = std::set<Sequence*, Before>;
 
   int64_t reserve() const;
+  void read_outgrown_anew();
   void make_room_for_priority();
   bool room_for_next_token(Sequence& s);
   void plan_decodes(StepPlan& plan);

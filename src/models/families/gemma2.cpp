@@ -3,20 +3,12 @@
 // hyperbolic tangent; every second layer slides.
 #include <cmath>
 
-#include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
 
 namespace {
-// Null in the file: none.
-double softcap(const Config& c, const char* key, double unsaid) {
-  const double cap = c.json().contains(key) ? c.number(key, 0) : unsaid;
-  require(cap >= 0, Fault::Model, "config.json: '", key, "' must be above 0, or null for none; it is ", cap);
-  return cap;
-}
-
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .positions = 8192, .head_dim = 256, .tied = true});
   spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
@@ -27,8 +19,8 @@ DecoderSpec read(const Config& c) {
   spec.attention = {.qkv_bias = c.flag("attention_bias", false),
                     .out_bias = c.flag("attention_bias", false),
                     .scale = 1 / std::sqrt(c.number("query_pre_attn_scalar", 256)),
-                    .softcap = softcap(c, "attn_logit_softcapping", 50)};
-  spec.logit_softcap = softcap(c, "final_logit_softcapping", 30);
+                    .softcap = read_softcap(c, "attn_logit_softcapping", 50)};
+  spec.logit_softcap = read_softcap(c, "final_logit_softcapping", 30);
   spec.embedding_scale = std::sqrt(static_cast<double>(spec.shape.hidden)), spec.embedding_scale_rounded = true;
   spec.window = read_windows(c, spec.shape.layers, all_but_every(2));
   return spec;

@@ -40,8 +40,7 @@ DecoderSpec read(const Config& c) {
   require(pattern > 0, Fault::Model, "config.json: sliding_window_pattern must be above 0");
   spec.window = read_windows(c, shape.layers, all_but_every(pattern));
   turn_sliding_layers(spec, local_rope(c, shape));
-  require(!c.find("final_logit_softcapping"), Fault::Model,
-          "config.json: final_logit_softcapping is not known in this family");
+  spec.logit_softcap = read_softcap(c, "final_logit_softcapping", 0);  // of attention's there is none here
   return spec;
 }
 

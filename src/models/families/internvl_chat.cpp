@@ -14,6 +14,7 @@ DecoderSpec read_chat(const Config& c) {
   VisionSpec tower = read_intern_tower(vision, {3200, 48, 25, 12800, 224, "rms_norm"});
   tower.name = "vision_model", tower.merger = "mlp1";
   tower.qkv_bias = vision.flag("qkv_bias", false);
+  tower.qk_norm.eps = tower.norm.eps;  // transformers' layout has a number of its own
   VisionNames& n = tower.names;
   n.patches = "embeddings.patch_embedding", n.first = "embeddings.class_embedding";
   n.table = "embeddings.position_embedding", n.blocks = "encoder.layers";

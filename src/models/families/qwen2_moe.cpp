@@ -11,7 +11,7 @@ DecoderSpec read(const Config& c) {
   spec.attention.qkv_bias = c.flag("qkv_bias", true);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::EvenBelow));
   use_qwen_experts(c, spec,
-                   {.experts = c.integer("num_experts"),
+                   {.experts = read_expert_count(c),
                     .per_token = c.integer("num_experts_per_tok", 4),
                     .ffn = c.integer("moe_intermediate_size"),
                     .shared_ffn = c.integer("shared_expert_intermediate_size"),

@@ -12,7 +12,7 @@ DecoderSpec read(const Config& c) {
   spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Always));
   use_qwen_experts(c, spec,
-                   {.experts = c.find("num_experts") ? c.integer("num_experts") : c.integer("num_local_experts"),
+                   {.experts = read_expert_count(c),
                     .per_token = c.integer("num_experts_per_tok", 8),
                     .ffn = c.integer("moe_intermediate_size"),
                     .router = {.normalise = c.flag("norm_topk_prob", false)}});

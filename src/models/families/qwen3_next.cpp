@@ -9,7 +9,7 @@ namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_gated_decoder(c, 2, 5632, false);
   use_qwen_experts(c, spec,
-                   {.experts = c.integer("num_experts", 512),
+                   {.experts = read_expert_count(c),
                     .per_token = c.integer("num_experts_per_tok", 10),
                     .ffn = c.integer("moe_intermediate_size", 512),
                     .shared_ffn = c.integer("shared_expert_intermediate_size", 512),

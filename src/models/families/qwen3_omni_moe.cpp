@@ -15,7 +15,7 @@ DecoderSpec read(const Config& whole) {
   spec.attention.qk_norm = QkNorm::Head;
   spec.attention.qkv_bias = spec.attention.out_bias = text.flag("attention_bias", false);
   use_qwen_experts(text, spec,
-                   {.experts = text.integer("num_experts", 128),
+                   {.experts = read_expert_count(text),
                     .per_token = text.integer("num_experts_per_tok", 8),
                     .ffn = text.integer("moe_intermediate_size", 768),
                     .router = {.normalise = text.flag("norm_topk_prob", true)}});

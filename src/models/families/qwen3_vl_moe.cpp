@@ -13,7 +13,7 @@ DecoderSpec read(const Config& c) {
   spec.attention.qk_norm = QkNorm::Head;
   spec.attention.qkv_bias = spec.attention.out_bias = text.flag("attention_bias", false);
   use_qwen_experts(text, spec,
-                   {.experts = text.integer("num_experts", 60),
+                   {.experts = read_expert_count(text),
                     .per_token = text.integer("num_experts_per_tok", 4),
                     .ffn = text.integer("moe_intermediate_size", 1408),
                     .router = {.normalise = true},  // whatever norm_topk_prob says

@@ -21,7 +21,7 @@ std::vector<bool> turning_layers(const Config& c, int64_t layers) {
 }
 
 DecoderSpec read(const Config& c) {
-  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .tied = true, .rope = {.theta = 2e6}});
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .mlp_bias = true, .tied = true, .rope = {.theta = 2e6}});
   spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
   const auto turns = turning_layers(c, spec.shape.layers);
   turn_only(spec, [&](size_t i) { return turns[i]; });

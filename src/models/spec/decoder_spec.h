@@ -103,6 +103,8 @@ struct DecoderSpec {
   // The settings by which layers turn queries and keys, and each layer's choice among them; kNoRope: it does not.
   std::vector<RopeSpec> ropes;
   std::vector<int> rope_of;
+  // Of longrope: a text that outgrows the short factors is read anew with the long ones. Else what was read stays.
+  bool reads_grown_anew = false;
   Activation act = Activation::Silu;
   // Embeddings, what branches give before it is added, and logits are multiplied by these.
   double embedding_scale = 1, branch_scale = 1, logit_scale = 1;

@@ -49,6 +49,16 @@ DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   return spec;
 }
 
+double read_softcap(const Config& c, const char* key, double unsaid) {
+  const double cap = c.json().contains(key) ? c.number(key, 0) : unsaid;
+  require(cap >= 0, Fault::Model, "config.json: '", key, "' must be above 0, or null for none; it is ", cap);
+  return cap;
+}
+
+int64_t read_expert_count(const Config& c) {
+  return c.integer(!c.find("num_experts") && c.find("num_local_experts") ? "num_local_experts" : "num_experts");
+}
+
 void use_kind(DecoderSpec& spec, FeedForwardKind kind, bool bias) {
   for (FeedForwardSpec& each : spec.feed_forward)
     std::get<DenseSpec>(each).kind = kind, std::get<DenseSpec>(each).bias = bias;

@@ -26,6 +26,11 @@ struct FamilyDefaults {
 // Every layer is dense.
 DecoderSpec read_decoder(const Config& config, const FamilyDefaults& defaults);
 
+// A bound that numbers are bent to; 0: there is none, as where the file says null. `unsaid`: where it lacks the key.
+double read_softcap(const Config& config, const char* key, double unsaid);
+// num_experts, or num_local_experts: transformers 5 writes either. One of them must be there.
+int64_t read_expert_count(const Config& config);
+
 // Every layer's feed-forward is of this kind.
 void use_kind(DecoderSpec& spec, FeedForwardKind kind, bool bias = false);
 // What branches give is normalised before it is added, and nothing else is.

@@ -42,7 +42,7 @@ DecoderSpec read_qwen3_5_moe(const Config& c) {
   // No layer is dense, and files name no width of such a one.
   DecoderSpec spec = placing_images(read_gated_decoder(c, 2, 512, true));
   use_experts(c, spec,
-              {.experts = c.integer("num_experts", 256),
+              {.experts = read_expert_count(c),
                .per_token = c.integer("num_experts_per_tok", 8),
                .ffn = c.integer("moe_intermediate_size", 512),
                .shared_ffn = c.integer("shared_expert_intermediate_size", 512),

@@ -56,7 +56,7 @@ class VisionParts {
       for (const char* each : {n.q, n.k, n.v}) linear(b + each, s_.width, s_.width, s_.qkv_bias);
     }
     for (const char* each : {n.q_norm, n.k_norm})
-      if (each) norm(b + each, s_.width);
+      if (each) put(Kind::Norm, str(s_.name, ".", b, each), {s_.width}, false, s_.qk_norm);
     linear(b + n.proj, s_.width, s_.width);
     if (n.gate) linear(b + n.gate, s_.width, s_.ffn);
     linear(b + n.up, s_.width, s_.ffn);

@@ -71,6 +71,8 @@ struct VisionSpec {
   bool turned = true;
   bool qkv_bias = true;
   NormSpec norm = {NormKind::MeanAndBias, 1e-6};
+  // Of queries and keys, where names say that they are normalised.
+  NormSpec qk_norm = {NormKind::Rms, 1e-6};
   TowerActivation act = TowerActivation::QuickGelu;
   VisionNames names = {};
   // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.

@@ -32,6 +32,14 @@ struct OtherModel {
   std::optional<double> learning_rate = {};  // of a trained one; absent: the policy's
 };
 
+// What settings of an algorithm ask for beyond what the algorithm itself does. Each is the flag that asks; "": none
+// does.
+struct AlgorithmNeeds {
+  std::string whole_logits = {};  // the probabilities of all words at once
+  std::string one_process = {};   // a figure over rows, kept where their losses are known
+  std::string rows_apart = {};    // rows that one process has by itself
+};
+
 // The options of one algorithm, whatever struct they are: it describes itself with fields(OptionTable&), and may have
 // check() const, for rules across its options (or check(loop, ranks), when they depend on how long the run is and on
 // how many processes share it), brings_rows() const, when it may need no dataset, and uses_reference() const, when it
@@ -39,7 +47,7 @@ struct OtherModel {
 // (train/options/reference_options.h). other_models() names the further models that it works with. score_head() const
 // says what a scalar head gives, where that is not one number; group_sharers(loop, ranks) const says how many
 // neighbouring processes answer the same questions, where one does not make a whole group; take_from(config) fills
-// options that were not given from the checkpoint's config.json.
+// options that were not given from the checkpoint's config.json; needs() const says what its settings ask for.
 class AlgorithmOptions {
  public:
   template <class Options>
@@ -57,6 +65,7 @@ class AlgorithmOptions {
     if constexpr (requires { held->brings_rows(); }) out.brings_rows_ = [held] { return held->brings_rows(); };
     if constexpr (requires { held->uses_reference(); }) out.uses_reference_ = [held] { return held->uses_reference(); };
     if constexpr (requires { held->other_models(); }) out.other_models_ = [held] { return held->other_models(); };
+    if constexpr (requires { held->needs(); }) out.needs_ = [held] { return held->needs(); };
     if constexpr (requires { held->score_head(); }) out.score_head_ = [held] { return held->score_head(); };
     if constexpr (requires { held->take_from(Json()); })
       out.take_from_ = [held](const Json& config) { held->take_from(config); };
@@ -72,6 +81,7 @@ class AlgorithmOptions {
   bool uses_reference() const { return knows_reference() && uses_reference_(); }
   std::vector<OtherModel> other_models() const { return other_models_ ? other_models_() : std::vector<OtherModel>(); }
   ScoreHead score_head() const { return score_head_ ? score_head_() : ScoreHead{1, usual_problem(1)}; }
+  AlgorithmNeeds needs() const { return needs_ ? needs_() : AlgorithmNeeds(); }
   bool asks_checkpoint() const { return static_cast<bool>(take_from_); }
   void take_from(const Json& config) const { take_from_(config); }
   template <class Options>
@@ -88,9 +98,13 @@ class AlgorithmOptions {
   std::function<int64_t(const LoopOptions&, int64_t)> group_sharers_;
   std::function<bool()> uses_reference_, brings_rows_;
   std::function<std::vector<OtherModel>()> other_models_;
+  std::function<AlgorithmNeeds()> needs_;
   std::function<ScoreHead()> score_head_;
   std::function<void(const Json&)> take_from_;
 };
+
+// The option that chooses among a command's algorithms: rlhf_type; of sft task_type, which is causal_lm for sft itself.
+inline std::string chooser_of(const std::string& command) { return command == "sft" ? "task_type" : command + "_type"; }
 
 // `apus <name>` trains by it, or `apus rlhf --rlhf_type <name>`, or `apus sft --task_type <name>`.
 struct AlgorithmInfo {
@@ -104,8 +118,20 @@ struct AlgorithmInfo {
   bool compares_rows = true;          // what a reference is asked of are the rows, known before the run
   Head head = Head::Vocab;            // what the trained model gives: words, numbers, its hidden state
   bool names_tokens = false;          // it is told the tokenizer (RunSetting), as one that asks rows is
+  bool reads_head = false;            // its loss reads rows of the head itself
+  bool one_pass = true;               // the loss of a micro-batch comes from one pass over its rows
+  bool shares_answers = false;        // processes that share the tokens of rows can share drawn answers, too
+  int64_t row_texts = 1;              // texts of a row that go through the model together: 2 of a pair
   std::function<AlgorithmOptions()> options = {};
   bool rolls_out() const { return asks_rows || may_answer; }
+  // "apus pt", "--rlhf_type dpo": how people know the algorithm of this name.
+  std::string asked_as(const std::string& name) const {
+    return command.empty() ? "apus " + name : str("--", chooser_of(command), " ", name);
+  }
+  // "pt", "rlhf --rlhf_type dpo".
+  std::string command_line(const std::string& name) const {
+    return command.empty() ? name : str(command, " --", chooser_of(command), " ", name);
+  }
 };
 
 template <class Options>

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of what goes together, by the way in which a run is shared out.
+#include "abilities/combination.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "checkpoint/adapter_kinds.h"
+
+namespace apus {
+
+namespace {
+
+constexpr const char* kTensor = "--tensor_model_parallel_size";
+constexpr const char* kExperts = "--expert_model_parallel_size";
+constexpr const char* kStages = "--pipeline_model_parallel_size";
+constexpr const char* kTokens = "--sequence_parallel_size";
+
+class Rules {
+ public:
+  explicit Rules(const Combination& wanted) : c_(wanted) {}
+
+  std::vector<std::string> all() {
+    if (trains()) training();
+    if (c_.shares_parts()) parts();
+    if (c_.tensor > 1) matrices();
+    if (c_.experts > 1) experts();
+    if (c_.stages > 1) stages();
+    if (c_.tokens > 1) tokens();
+    if (c_.zero == 3) slices();
+    if (c_.zero > 0) updates_of_rows();
+    return std::move(found_);
+  }
+
+ private:
+  template <class... Parts>
+  void refuse(bool wrong, const Parts&... text) {
+    if (wrong) found_.push_back(str(text...));
+  }
+  bool trains() const { return c_.algorithm != nullptr; }
+  bool draws() const { return trains() && c_.algorithm->rolls_out(); }
+  bool words() const { return trains() ? c_.algorithm->head == Head::Vocab : c_.gives_words; }
+  std::string flag() const { return c_.tensor > 1 ? kTensor : c_.experts > 1 ? kExperts : kStages; }
+  // Of the model, once it is known; "" before that.
+  std::string type() const { return c_.model->type; }
+
+  // Each process holds some of the matrices, experts or layers.
+  void parts() {
+    refuse(trains() && draws(), flag(), " is not available for ", c_.asked,
+           ", which draws answers, and the engine holds the whole model: use --deepspeed zero2, or zero3");
+    refuse(!words(), flag(), " is not available for ", c_.asked,
+           ", whose model gives no words: use --deepspeed zero3 to train it, one process to ask it");
+    refuse(c_.quantised,
+           "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave "
+           "out ",
+           flag(), trains() ? ", or use --deepspeed zero2" : "");
+    refuse(c_.generates, "--predict_with_generate answers with the whole model: leave it out with ", flag());
+    refuse(c_.broadcasts, "--broadcast_weights sends whole weights: leave it out with ", flag());
+    refuse(!kind_.cut, "--tuner_type ", c_.tuner, " is held whole by each process: leave out ", flag(),
+           ", or use --tuner_type lora");
+    refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
+           " halves the heads of the whole model over whole rows: leave "
+           "out ",
+           flag());
+    refuse(c_.zero == 3 && c_.groups, "--shard_group_size and hybrid_shard are not available with ", flag(),
+           ", whose processes make groups already: leave it out");
+    const bool moments = c_.tensor * c_.experts > 1 && !c_.whole_matrices.empty();
+    refuse(moments, c_.whole_matrices, " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with ", flag());
+  }
+
+  void matrices() {
+    refuse(trains() && c_.algorithm->reads_head, kTensor, " is not available for ", c_.asked,
+           ", which reads two words' rows of the head: use --deepspeed zero3");
+    refuse(!c_.needs.whole_logits.empty(), c_.needs.whole_logits, " looks at all words at once: leave it out with ",
+           kTensor);
+    if (!c_.model) return;
+    refuse(!c_.model->uncut.empty(), kTensor, " is not available for ", type(), " models (", c_.model->uncut,
+           "): --deepspeed zero3 makes room in another way");
+    refuse(c_.head_sharers() > c_.model->heads, kTensor, " ", c_.tensor,
+           ": these processes share out the heads of attention, and ", c_.model_name, " has ", c_.model->heads,
+           ": give that many at most");
+  }
+
+  void experts() {
+    refuse(c_.asks_reference,
+           "--precompute_ref_log_probs lets each process ask for itself, and experts on several "
+           "answer together: leave it out with ",
+           kExperts);
+    refuse(c_.zero == 3, kExperts,
+           " with weights shared out by rows as well is not available: use --deepspeed zero1 "
+           "or zero2 with it, or zero3 without it");
+    if (!c_.model) return;
+    refuse(c_.model->experts == 0, kExperts, " ", c_.experts, ": ", c_.model_name,
+           " has no experts: leave it out; --deepspeed zero3 shares out all weights");
+    refuse(c_.model->seeing != nullptr, kExperts,
+           " is not available for models that see or hear: --deepspeed zero3 makes room in another way");
+    refuse(c_.model->experts > 0 && c_.experts > c_.model->experts, kExperts, " ", c_.experts, ": the layers of ",
+           c_.model_name, " have ", c_.model->experts, " experts: give that many at most");
+  }
+
+  // A stage knows its own layers alone: what looks at more than the loss of one pass is not for it.
+  void stages() {
+    refuse(trains() && words() && !draws() && (!c_.algorithm->one_pass || c_.algorithm->reads_head), kStages,
+           " is not available for ", c_.asked,
+           ", whose loss needs more than the last stage knows: use --deepspeed "
+           "zero3");
+    refuse(!trains(), kStages, " is of training: answers take ", kTensor, " and ", kExperts);
+    refuse(c_.zero >= 2, kStages,
+           " keeps the gradients of an update until its last micro-batch, and each process has the weights of its own "
+           "layers alone: use --deepspeed zero1 with it, or zero2 and zero3 without it");
+    refuse(c_.asks_reference, "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with ",
+           kStages);
+    refuse(!c_.needs.whole_logits.empty(), c_.needs.whole_logits, " is not available with ", kStages, ": leave it out");
+    refuse(!c_.needs.one_process.empty(), c_.needs.one_process,
+           " keeps a mean that the last process alone would know: take another one with ", kStages);
+    if (!c_.model) return;
+    // All decoders of text hand on hidden states alone. A tower's features go to layers behind the first.
+    refuse(c_.model->seeing != nullptr, kStages, " is not available for ", type(),
+           " models, which see or hear: --deepspeed zero3 makes room in another way");
+    refuse(c_.model->experts > 0 && c_.dora, "--use_dora on mixtures of experts is not available with ", kStages,
+           ": leave it out");
+  }
+
+  // What looks at more than one batch at a time, or draws answers, would count the rows of processes that share them
+  // as many times as there are processes.
+  void tokens() {
+    refuse(draws() && !c_.algorithm->shares_answers, kTokens, " is not available for ", c_.asked,
+           ", which draws answers: use --deepspeed zero3");
+    refuse(trains() && c_.algorithm->head == Head::None, kTokens, " is not available for ", c_.asked,
+           ", which compares the rows of all processes: use --deepspeed zero3");
+    refuse(!c_.needs.rows_apart.empty(), c_.needs.rows_apart, " is not available with ", kTokens,
+           ": leave one of them out");
+    refuse(c_.noise, "--neftune_noise_alpha draws its noise for whole rows: leave it out with ", kTokens);
+    refuse(c_.generates, "--predict_with_generate gives each process rows of its own to answer: leave it out with ",
+           kTokens, ", and evaluate by loss");
+    refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
+           " halves the heads of the whole model over whole rows: leave "
+           "out ",
+           kTokens);
+    refuse(c_.media, kTokens,
+           " shares out rows of text, and these hold images, videos or sounds: use --deepspeed "
+           "zero3");
+    if (!c_.model) return;
+    refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
+           " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
+           "another way");
+    refuse(c_.model->latent > 0 || c_.model->sinks, kTokens, " is not available for ", type(),
+           " models: their attention's ", c_.model->sinks ? "sinks" : "shared keys",
+           " do not go from process to process; --deepspeed zero3 makes room in another way");
+    refuse(c_.tensor == 1 && c_.tokens > c_.model->heads, kTokens, " ", c_.tokens,
+           ": these processes share out the heads of attention, and ", c_.model_name, " has ", c_.model->heads,
+           ": give that many at most");
+  }
+
+  // Each process holds rows of every weight.
+  void slices() {
+    refuse(c_.quantised,
+           "quantised weights (--quant_method, or the checkpoint's own) cannot be shared out over "
+           "processes: use --deepspeed zero2, where each holds all weights");
+    refuse(c_.asks_reference,
+           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with "
+           "--deepspeed zero3, where the reference is shared out as well");
+    refuse(c_.broadcasts,
+           "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the "
+           "files instead");
+    refuse(!kind_.cut && kind_.slices && !c_.shares_parts(), "--tuner_type ", c_.tuner,
+           " is held whole by each process: use --deepspeed zero2 with it, or --tuner_type lora");
+  }
+
+  // Each process updates rows of every weight.
+  void updates_of_rows() {
+    refuse(!c_.whole_matrices.empty(), c_.whole_matrices,
+           " looks at whole matrices, of which each rank would hold some "
+           "rows: use adamw_torch, adamw_8bit or sgd with --deepspeed and --fsdp");
+    refuse(!kind_.slices && !c_.shares_parts(), "--tuner_type ", c_.tuner,
+           " looks at all ranks of all layers after an "
+           "update: leave out --deepspeed and --fsdp, or use --tuner_type lora");
+  }
+
+  // In one process, too.
+  void training() {
+    refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
+           ", which draws answers with the adapter: use --tuner_type lora");
+    refuse(!kind_.slices && c_.updates_early, "--update_in_backward true keeps no gradients, by which --tuner_type ",
+           c_.tuner, " judges ranks: leave it out");
+    refuse(!kind_.slices && c_.two_trained, "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
+           ", which trains a second model: use --tuner_type lora");
+    refuse(c_.quantised && c_.tuner == "full",
+           "quantised weights cannot be trained: use --tuner_type lora, or leave "
+           "out --quant_method");
+    refuse(c_.asks_reference && !c_.algorithm->compares_rows,
+           "--precompute_ref_log_probs asks the reference of every "
+           "row beforehand, and ",
+           c_.asked, " asks it for other things: leave it out");
+    refuse(c_.benchmarks && (draws() || !words()), "--eval_dataset is not available for ", c_.asked,
+           draws() ? ", which draws answers to learn from" : ", which gives no words",
+           ": ask the checkpoints with apus eval");
+    refuse(
+        c_.benchmarks && (c_.shares_parts() || c_.tokens > 1 || c_.zero == 3),
+        "--eval_dataset answers with the whole model on each process: leave it out with processes that share out the "
+        "model or the tokens of a row (zero3 and its kin, --sequence_parallel_size, --*_model_parallel_size), and "
+        "ask the checkpoints with apus eval");
+  }
+
+  const Combination& c_;
+  const AdapterAbilities kind_ = adapter_abilities(c_.tuner);
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> refusals(const Combination& wanted) { return Rules(wanted).all(); }
+
+void require_possible(const Combination& wanted) {
+  const std::vector<std::string> wrong = refusals(wanted);
+  require(wrong.empty(), Fault::Usage, join(wrong, "\n"));
+}
+
+}  // namespace apus

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/cutting.h"
+
+#include <algorithm>
+
+namespace apus {
+
+std::string why_uncut(const DecoderSpec& spec) {
+  const auto fused = [](const FeedForwardSpec& kind) {
+    const auto* dense = std::get_if<DenseSpec>(&kind);
+    return dense && dense->kind == FeedForwardKind::FusedGate;
+  };
+  if (spec.seeing) return "they see or hear";
+  if (spec.latent) return "all heads of their attention share one vector a token";
+  if (spec.state) return "some of their layers keep a state instead of keys and values";
+  if (spec.attention.fused) return "one matrix makes queries, keys and values";
+  if (spec.attention.qk_norm == QkNorm::AllHeads) return "queries and keys of all heads are normalised together";
+  if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";
+  if (std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), fused))
+    return "one matrix makes gate and values of the feed-forward";
+  return "";
+}
+
+}  // namespace apus
