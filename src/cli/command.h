@@ -49,7 +49,7 @@ struct Command {
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check, fetch;
     std::function<std::filesystem::path()> ranks_dir;  // none, or one that gives an empty path: one process
-    std::function<int64_t()> ranks;                    // that are started where nobody has; none: 1
+    std::function<int64_t()> ranks;  // that are started where nobody has; none: 1; 0: the command does it itself
     std::function<int()> run;
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;

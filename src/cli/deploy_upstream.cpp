@@ -143,7 +143,7 @@ int deploy_upstream(const DeployOptions& o) {
     std::string line;
     for (const auto& w : words) line += " " + w;
     log_info("starting", line);
-    child = std::make_unique<ChildServer>(words);
+    child = std::make_unique<ChildServer>(ChildServer::Spec{.words = words});
     url = str("http://127.0.0.1:", *port);
     wait_until_ready(url, *child, stop);
   } else if (!answers_health(url)) {

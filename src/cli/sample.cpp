@@ -291,7 +291,7 @@ int run(const SampleOptions& o) {
   }
   out.close();
   if (o.sampler_engine != "no")
-    for (const std::string& file : {o.val_dataset[0], o.result_path}) fs::remove(file, code);
+    fs::remove(o.val_dataset[0], code), ResultFile({.path = o.result_path, .resume = false}).forget();
   log_info(
       "Sample file ", o.result_file(), " generated: ", kept, " rows of ", asked.size(), " questions",
       judges ? str(", ", left_out, " of them without an answer that is kept; mean reward ", count > 0 ? sum / count : 0)
