@@ -39,8 +39,8 @@ class Rules {
   bool draws() const { return trains() && c_.algorithm->rolls_out(); }
   bool words() const { return trains() ? c_.algorithm->head == Head::Vocab : c_.gives_words; }
   std::string flag() const { return c_.tensor > 1 ? kTensor : c_.experts > 1 ? kExperts : kStages; }
-  // Of the model, once it is known; "" before that.
-  std::string type() const { return c_.model->type; }
+  // Of the model, which is known then.
+  const std::string& type() const { return c_.model->type; }
 
   // Each process holds some of the matrices, experts or layers.
   void parts() {
@@ -49,17 +49,14 @@ class Rules {
     refuse(!words(), flag(), " is not available for ", c_.asked,
            ", whose model gives no words: use --deepspeed zero3 to train it, one process to ask it");
     refuse(c_.quantised,
-           "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave "
-           "out ",
-           flag(), trains() ? ", or use --deepspeed zero2" : "");
+           "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave out ", flag(),
+           trains() ? ", or use --deepspeed zero2" : "");
     refuse(c_.generates, "--predict_with_generate answers with the whole model: leave it out with ", flag());
     refuse(c_.broadcasts, "--broadcast_weights sends whole weights: leave it out with ", flag());
     refuse(!kind_.cut, "--tuner_type ", c_.tuner, " is held whole by each process: leave out ", flag(),
            ", or use --tuner_type lora");
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
-           " halves the heads of the whole model over whole rows: leave "
-           "out ",
-           flag());
+           " halves the heads of the whole model over whole rows: leave out ", flag());
     refuse(c_.zero == 3 && c_.groups, "--shard_group_size and hybrid_shard are not available with ", flag(),
            ", whose processes make groups already: leave it out");
     const bool moments = c_.tensor * c_.experts > 1 && !c_.whole_matrices.empty();
@@ -81,12 +78,12 @@ class Rules {
 
   void experts() {
     refuse(c_.asks_reference,
-           "--precompute_ref_log_probs lets each process ask for itself, and experts on several "
-           "answer together: leave it out with ",
+           "--precompute_ref_log_probs lets each process ask for itself, and experts on several answer together: leave "
+           "it out with ",
            kExperts);
     refuse(c_.zero == 3, kExperts,
-           " with weights shared out by rows as well is not available: use --deepspeed zero1 "
-           "or zero2 with it, or zero3 without it");
+           " with weights shared out by rows as well is not available: use --deepspeed zero1 or zero2 with it, or "
+           "zero3 without it");
     if (!c_.model) return;
     refuse(c_.model->experts == 0, kExperts, " ", c_.experts, ": ", c_.model_name,
            " has no experts: leave it out; --deepspeed zero3 shares out all weights");
@@ -100,8 +97,7 @@ class Rules {
   void stages() {
     refuse(trains() && words() && !draws() && (!c_.algorithm->one_pass || c_.algorithm->reads_head), kStages,
            " is not available for ", c_.asked,
-           ", whose loss needs more than the last stage knows: use --deepspeed "
-           "zero3");
+           ", whose loss needs more than the last stage knows: use --deepspeed zero3");
     refuse(!trains(), kStages, " is of training: answers take ", kTensor, " and ", kExperts);
     refuse(c_.zero >= 2, kStages,
            " keeps the gradients of an update until its last micro-batch, and each process has the weights of its own "
@@ -132,12 +128,9 @@ class Rules {
     refuse(c_.generates, "--predict_with_generate gives each process rows of its own to answer: leave it out with ",
            kTokens, ", and evaluate by loss");
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
-           " halves the heads of the whole model over whole rows: leave "
-           "out ",
-           kTokens);
+           " halves the heads of the whole model over whole rows: leave out ", kTokens);
     refuse(c_.media, kTokens,
-           " shares out rows of text, and these hold images, videos or sounds: use --deepspeed "
-           "zero3");
+           " shares out rows of text, and these hold images, videos or sounds: use --deepspeed zero3");
     if (!c_.model) return;
     refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
@@ -153,14 +146,13 @@ class Rules {
   // Each process holds rows of every weight.
   void slices() {
     refuse(c_.quantised,
-           "quantised weights (--quant_method, or the checkpoint's own) cannot be shared out over "
-           "processes: use --deepspeed zero2, where each holds all weights");
+           "quantised weights (--quant_method, or the checkpoint's own) cannot be shared out over processes: use "
+           "--deepspeed zero2, where each holds all weights");
     refuse(c_.asks_reference,
-           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with "
-           "--deepspeed zero3, where the reference is shared out as well");
+           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
+           "the reference is shared out as well");
     refuse(c_.broadcasts,
-           "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the "
-           "files instead");
+           "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the files instead");
     refuse(!kind_.cut && kind_.slices && !c_.shares_parts(), "--tuner_type ", c_.tuner,
            " is held whole by each process: use --deepspeed zero2 with it, or --tuner_type lora");
   }
@@ -168,11 +160,11 @@ class Rules {
   // Each process updates rows of every weight.
   void updates_of_rows() {
     refuse(!c_.whole_matrices.empty(), c_.whole_matrices,
-           " looks at whole matrices, of which each rank would hold some "
-           "rows: use adamw_torch, adamw_8bit or sgd with --deepspeed and --fsdp");
+           " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
+           "--deepspeed and --fsdp");
     refuse(!kind_.slices && !c_.shares_parts(), "--tuner_type ", c_.tuner,
-           " looks at all ranks of all layers after an "
-           "update: leave out --deepspeed and --fsdp, or use --tuner_type lora");
+           " looks at all ranks of all layers after an update: leave out --deepspeed and --fsdp, or use --tuner_type "
+           "lora");
   }
 
   // In one process, too.
@@ -184,20 +176,17 @@ class Rules {
     refuse(!kind_.slices && c_.two_trained, "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which trains a second model: use --tuner_type lora");
     refuse(c_.quantised && c_.tuner == "full",
-           "quantised weights cannot be trained: use --tuner_type lora, or leave "
-           "out --quant_method");
+           "quantised weights cannot be trained: use --tuner_type lora, or leave out --quant_method");
     refuse(c_.asks_reference && !c_.algorithm->compares_rows,
-           "--precompute_ref_log_probs asks the reference of every "
-           "row beforehand, and ",
-           c_.asked, " asks it for other things: leave it out");
+           "--precompute_ref_log_probs asks the reference of every row beforehand, and ", c_.asked,
+           " asks it for other things: leave it out");
     refuse(c_.benchmarks && (draws() || !words()), "--eval_dataset is not available for ", c_.asked,
            draws() ? ", which draws answers to learn from" : ", which gives no words",
            ": ask the checkpoints with apus eval");
-    refuse(
-        c_.benchmarks && (c_.shares_parts() || c_.tokens > 1 || c_.zero == 3),
-        "--eval_dataset answers with the whole model on each process: leave it out with processes that share out the "
-        "model or the tokens of a row (zero3 and its kin, --sequence_parallel_size, --*_model_parallel_size), and "
-        "ask the checkpoints with apus eval");
+    refuse(c_.benchmarks && (c_.shares_parts() || c_.tokens > 1 || c_.zero == 3),
+           "--eval_dataset answers with the whole model on each process: leave it out with processes that share out "
+           "the model or the tokens of a row (zero3 and its kin, --sequence_parallel_size, --*_model_parallel_size), "
+           "and ask the checkpoints with apus eval");
   }
 
   const Combination& c_;

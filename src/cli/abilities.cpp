@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `apus abilities`: what goes together, and why something does not.
 #include <cstdio>
-#include <filesystem>
 
 #include "abilities/combination.h"
-#include "base/error.h"
-#include "base/files.h"
 #include "cli/command.h"
-#include "models/spec/presets.h"
+#include "cli/plan_spec.h"
 
 namespace apus {
 namespace {
@@ -23,13 +20,6 @@ struct AbilitiesOptions {
         .choices({"text", "tsv"});
   }
 };
-
-Json config_named(const std::string& model) {
-  const std::filesystem::path file = std::filesystem::path(model) / "config.json";
-  std::error_code code;
-  if (!std::filesystem::exists(file, code)) return preset_config(model);
-  return parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
-}
 
 void print(const AbilitiesOptions& o, const std::string& title, const std::vector<Ability>& all) {
   if (o.format == "text") {
@@ -48,8 +38,7 @@ int run(const AbilitiesOptions& o) {
   if (o.format == "text")
     std::printf(
         "Two processes share out what a column names: zero2 gradients and the optimizer's state, zero3 weights too, "
-        "tensor\n"
-        "matrices, experts those of mixtures, stages layers, tokens the tokens of each row.\n\n");
+        "tensor\nmatrices, experts those of mixtures, stages layers, tokens the tokens of each row.\n\n");
   std::vector<Ability> algorithms = algorithm_abilities(model);
   if (!o.rlhf_type.empty()) std::erase_if(algorithms, [&](const Ability& a) { return a.what != o.rlhf_type; });
   print(o, "algorithm, LoRA", algorithms);

@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "cli/task_options.h"
 #include "parallel/placement/device_map.h"
+#include "plan/plan.h"
 
 namespace apus {
 
@@ -56,14 +57,21 @@ void RankOptions::check(const ModelOptions& model, const PlacementOptions& place
   require_possible(combination(model, quantised));
 }
 
-void RankOptions::check_plan(const ModelOptions& model, const PlacementOptions& placement, bool quantised,
-                             int64_t devices) const {
+void RankOptions::prepare_plan(OptionTable& v, const ModelOptions& model, const PlacementOptions& placement,
+                               bool quantised, int64_t devices) {
+  resolve(v);
   check(model, placement, quantised);
   require(devices % ranks_of_copy() == 0, Fault::Usage, "a model in such parts needs ", ranks_of_copy(),
           " devices, or a multiple: give --devices ", ranks_of_copy());
   require(placement.max_memory.empty() && parse_device_map(placement.device_map).entries.empty(), Fault::Usage,
           "a plan spreads layers evenly over --devices; --dry_run true of infer, score and deploy says what lies where "
           "by a map of your own, or --max_memory");
+}
+
+void RankOptions::lay_out(PlanSpec& spec, int64_t devices) const {
+  spec.train.devices = shares_parts() ? 1 : static_cast<int>(devices);  // of one copy's part
+  if (shares_parts())
+    spec.share = {.tensor = tensor_model_parallel_size, .experts = expert_model_parallel_size, .stages = {}};
 }
 
 void RankOptions::settle(const ModelOptions& model) {

@@ -11,6 +11,8 @@
 
 namespace apus {
 
+struct PlanSpec;
+
 struct RankOptions {
   int64_t tensor_model_parallel_size = 1;  // processes that share out the matrices of the model
   int64_t expert_model_parallel_size = 1;  // ... the experts of each layer
@@ -23,7 +25,10 @@ struct RankOptions {
   void fields(OptionTable& v);  // after those of the groups that refuse the names of other programs
   void resolve(const OptionTable& v);
   void check(const ModelOptions& model, const PlacementOptions& placement, bool quantised) const;
-  void check_plan(const ModelOptions& model, const PlacementOptions& placement, bool quantised, int64_t devices) const;
+  // Of a plan: resolves and checks, and lays the model over so many devices.
+  void prepare_plan(OptionTable& v, const ModelOptions& model, const PlacementOptions& placement, bool quantised,
+                    int64_t devices);
+  void lay_out(PlanSpec& spec, int64_t devices) const;
   // When the model is a folder here.
   void settle(const ModelOptions& model);
 

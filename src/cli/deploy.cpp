@@ -222,16 +222,14 @@ std::filesystem::path DeployOptions::ranks_dir() const {
 }
 
 void DeployOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  RankOptions::resolve(v);
-  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+  RankOptions::prepare_plan(v, *this, *this, quantise.any(), devices);
 }
 
 PlanSpec DeployOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
   PlanSpec spec = inference_spec(*this, *this, config, facts);
   spec.command = "deploy";
-  spec.train.devices = static_cast<int>(devices);
   hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  lay_out(spec, devices);
   return spec;
 }
 

@@ -259,15 +259,13 @@ std::filesystem::path InferOptions::ranks_dir() const {
 }
 
 void InferOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  RankOptions::resolve(v);
-  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+  RankOptions::prepare_plan(v, *this, *this, quantise.any(), devices);
 }
 
 PlanSpec InferOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
   PlanSpec spec = inference_spec(*this, *this, config, facts);
-  spec.train.devices = static_cast<int>(devices);
   hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  lay_out(spec, devices);
   return spec;
 }
 

@@ -8,10 +8,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
-#include "checkpoint/gguf_folder.h"
 #include "cli/command.h"
+#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
-#include "gguf/import.h"
 #include "models/spec/presets.h"
 
 namespace apus {
@@ -20,24 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kDoesNotFit = 5;  // as Fault::Device: the device is too small
-
-// The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
-Json config_of(const std::string& model) {
-  std::error_code code;
-  if (const auto gguf = gguf_meant(model)) return config_of_gguf(*GgufModel::open(fs::canonical(*gguf)));
-  const bool folder = fs::is_directory(model, code);
-  const fs::path path = folder ? fs::path(model) / "config.json" : fs::path(model);
-  if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
-  require(!folder, Fault::Model, "--model ", model, " holds no config.json");
-  const bool named = !path.is_absolute() && model[0] != '.' && std::count(model.begin(), model.end(), '/') < 2;
-  require(named, Fault::Usage, "--model ", model, ": there is no such folder; give one, or the name of a known shape");
-  std::string name = fs::path(model).filename().string();
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const char* ending : {"-instruct", "-base", "-chat"})
-    if (name.ends_with(ending)) name = name.substr(0, name.size() - std::string(ending).size());
-  return preset_config(name);
-}
 
 // The commands that can be planned.
 std::vector<std::string> planned_commands() {
@@ -69,7 +50,7 @@ std::string command_asked_for(const std::vector<std::string>& arguments) {
 
 PlanSpec plan_spec(const PlanOptions& o) {
   const std::string& model = o.preset.empty() ? o.run.model->model : o.preset;
-  PlanSpec spec = o.run.spec(config_of(model), device_facts(o.run.model->device), o.devices);
+  PlanSpec spec = o.run.spec(config_named(model), device_facts(o.run.model->device), o.devices);
   spec.title = model, spec.stack = o.stack;
   require(o.stack == "apus" || (spec.command == "sft" && spec.tuning.lora), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

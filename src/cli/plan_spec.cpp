@@ -2,13 +2,21 @@
 #include "cli/plan_spec.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <filesystem>
 
+#include "base/error.h"
+#include "base/files.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/gguf_folder.h"
+#include "gguf/import.h"
+#include "models/spec/presets.h"
 #include "quant/size.h"
 
 namespace apus {
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -110,16 +118,28 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
   return spec;
 }
 
-void share_out(PlanSpec& spec, int64_t tensor, int64_t experts) {
-  spec.share = {.tensor = tensor, .experts = experts, .stages = {}};
-  spec.train.devices = 1;  // of one copy's part
-}
-
 PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {
   PlanSpec spec = inference_spec(m, EngineOptions(), config, device);
   spec.command = "score";
   spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
   return spec;
+}
+
+Json config_named(const std::string& model) {
+  std::error_code code;
+  if (const auto gguf = gguf_meant(model)) return config_of_gguf(*GgufModel::open(fs::canonical(*gguf)));
+  const bool folder = fs::is_directory(model, code);
+  const fs::path path = folder ? fs::path(model) / "config.json" : fs::path(model);
+  if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  require(!folder, Fault::Model, "--model ", model, " holds no config.json");
+  const bool named = !path.is_absolute() && model[0] != '.' && std::count(model.begin(), model.end(), '/') < 2;
+  require(named, Fault::Usage, "--model ", model, ": there is no such folder; give one, or the name of a known shape");
+  std::string name = fs::path(model).filename().string();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* ending : {"-instruct", "-base", "-chat"})
+    if (name.ends_with(ending)) name = name.substr(0, name.size() - std::string(ending).size());
+  return preset_config(name);
 }
 
 void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise) {

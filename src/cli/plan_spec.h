@@ -23,9 +23,10 @@ struct TrainingFlags {
 PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices);
 PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
                         const DeviceFacts& device);
-// Of inference: so many devices share out matrices and experts.
-void share_out(PlanSpec& spec, int64_t tensor, int64_t experts);
 PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
+
+// The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
+Json config_named(const std::string& model);
 
 // Counts the weights of linear layers as they will be held: by the checkpoint's quantization_config, or --quant_method.
 void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise);

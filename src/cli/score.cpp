@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/score.h"
 
-#include <charconv>
 #include <filesystem>
 
 #include "base/clock.h"
@@ -11,6 +10,7 @@
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "data/read/byte_source.h"
+#include "data/source/dataset_ref.h"
 
 namespace apus {
 
@@ -62,16 +62,8 @@ void ScoreOptions::check() const {
 std::vector<ScoreOptions::File> ScoreOptions::files() const {
   std::vector<File> out;
   for (const std::string& text : dataset) {
-    const size_t hash = text.rfind('#');
-    if (text == "-" || hash == std::string::npos || std::filesystem::exists(text)) {
-      out.push_back({text, {}});
-      continue;
-    }
-    int64_t rows = 0;
-    const auto [end, code] = std::from_chars(text.data() + hash + 1, text.data() + text.size(), rows);
-    require(code == std::errc() && end == text.data() + text.size() && rows > 0, Fault::Usage, "--dataset ", text,
-            ": behind # a number of rows is wanted, e.g. rows.jsonl#500");
-    out.push_back({text.substr(0, hash), rows});
+    File& file = out.emplace_back(File{text, {}});
+    if (text != "-" && !std::filesystem::exists(text)) file.rows = take_count(file.path, text);
   }
   return out;
 }
@@ -84,15 +76,13 @@ std::filesystem::path ScoreOptions::ranks_dir() const {
 }
 
 void ScoreOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  RankOptions::resolve(v);
-  RankOptions::check_plan(*this, *this, quantise.any(), devices);
+  RankOptions::prepare_plan(v, *this, *this, quantise.any(), devices);
 }
 
 PlanSpec ScoreOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
   PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, facts);
-  spec.train.devices = static_cast<int>(devices);
   hold_quantised(spec, config, quantise);
-  if (shares_parts()) share_out(spec, tensor_model_parallel_size, expert_model_parallel_size);
+  lay_out(spec, devices);
   return spec;
 }
 

@@ -70,9 +70,8 @@ PlanSpec TrainCommandOptions::plan_spec(const Json& config, const DeviceFacts& d
                   answers = std::min(kInFlight, per_device_train_batch_size * micro_batches);
     spec.train.cache_bytes =
         static_cast<double>(answers * spec.row_tokens) * cache_bytes_per_token(spec.model, spec.element());
-    spec.assumptions.push_back(str("answers of up to ", answer, " tokens, ", answers,
-                                   " at once, generated on the same "
-                                   "devices"));
+    spec.assumptions.push_back(
+        str("answers of up to ", answer, " tokens, ", answers, " at once, generated on the same devices"));
   }
   if (lora()) hold_quantised(spec, config, quantise);  // all weights are trained as plain ones
   return spec;

@@ -18,9 +18,7 @@ namespace {
 // A medium has no settings of its own here.
 void refuse_settings(const Fields& part) {
   const char* const why = "sizes and frames are set for all media, by the server's --model_kwargs and --max_pixels";
-  for (const char* key : {"max_pixels", "min_pixels", "total_pixels", "resized_height", "resized_width", "fps",
-                          "nframes", "min_frames", "max_frames", "video_start", "video_end"})
-    part.cannot(key, nullptr, why);
+  for (const char* key : kMediaSettings) part.cannot(key, nullptr, why);
   if (part.text("detail") == "low") refuse(part.name("detail"), "'", part.name("detail"), "': ", why);
 }
 

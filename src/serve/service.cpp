@@ -254,15 +254,10 @@ std::string Service::render(const ChatCall& call) const {
 RowMedia Service::read_media(ChatCall& call) const {
   if (call.media.empty()) return {};
   if (!spec_.media) refuse("messages", "the messages hold images, videos or sounds, but this model takes text only");
-  for (const MediaKind& kind : kMediaKinds) {
-    size_t tags = 0;
-    for (const Json& message : call.messages)
-      if (message.contains("content") && message["content"].is_string())
-        tags += count_tags(message["content"].get_ref<const std::string&>(), kind.tag);
-    if (call.media.contains(kind.column) && tags > call.media[kind.column].size())
+  for (const MediaKind& kind : kMediaKinds)
+    if (call.media.contains(kind.column) && tags_in(call.messages, kind.tag) > call.media[kind.column].size())
       refuse("messages", "a text beside a medium must not hold '", kind.tag,
              "' itself; where it belongs its part says");
-  }
   call.messages = with_media_tags({call.media, {}}, call.messages);  // of media that are listed beside the messages
   try {
     return spec_.media->read({allowed_media(call.media, spec_.media_rules), {}}, call.messages);

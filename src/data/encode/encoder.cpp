@@ -92,6 +92,14 @@ Sample Encoder::already_encoded(const Row& row) const {
   return sample;
 }
 
+std::vector<RowMedium> Encoder::read_media(const Row& row, Json& messages) const {
+  const auto remark = [&](const std::string& text) {
+    if (remark_) remark_(row.origin, text);
+  };
+  messages = with_media_tags(row, messages, remark);
+  return media_->read(row, messages, remark);
+}
+
 Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
   if (messages.empty() && row.value.contains("input_ids"))
     throw RowError(row.origin, "input_ids", "rows that are encoded already are for `apus sft` and `apus pt`");
@@ -104,13 +112,7 @@ Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
   try {
     RowMedia media;
     Json shown = messages;
-    if (has_media(row)) {
-      const auto remark = [&](const std::string& text) {
-        if (remark_) remark_(row.origin, text);
-      };
-      shown = with_media_tags(row, messages, remark);
-      media = media_->read(row, shown, remark);
-    }
+    if (has_media(row)) media = read_media(row, shown);
     Sample sample = options_.use_chat_template ? templated(row, shown) : bare(row, shown);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);
     if (!sample.trained.empty()) sample.trained[0] = 0;
@@ -147,13 +149,7 @@ Sample Encoder::encode_prompt(const Row& row) const {
   try {
     Row shown = row;
     RowMedia media;
-    if (has_media(row)) {
-      const auto remark = [&](const std::string& text) {
-        if (remark_) remark_(row.origin, text);
-      };
-      shown.value["messages"] = with_media_tags(row, row.value["messages"], remark);
-      media = media_->read(row, shown.value["messages"], remark);
-    }
+    if (has_media(row)) media = read_media(row, shown.value["messages"]);
     sample.ids = tokenizer_->encode(prompt_text(shown), !options_.use_chat_template);
     sample.trained.assign(sample.ids.size(), 0);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);
@@ -208,14 +204,7 @@ Sample Encoder::encode_text(const Row& row, const Json& talk, const Json& words,
   Sample sample;
   try {
     RowMedia media;
-    if (seen) {
-      const Row own{talk, row.origin};
-      const auto remark = [&](const std::string& text) {
-        if (remark_) remark_(row.origin, text);
-      };
-      messages = with_media_tags(own, messages, remark);
-      media = media_->read(own, messages, remark);
-    }
+    if (seen) media = read_media({talk, row.origin}, messages);
     sample.ids = text_ids(row, messages, words);
     sample.trained.assign(sample.ids.size(), 0);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);

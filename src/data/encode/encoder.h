@@ -25,7 +25,8 @@ using EncodeRow = std::function<Samples(const Row& row)>;
 enum class Truncation { Delete, Left, Right, Split };
 Truncation truncation_named(const std::string& name);  // Fault::Usage
 
-class MediaReader;  // data/encode/row_media.h
+class MediaReader;
+struct RowMedium;  // data/encode/row_media.h
 
 struct EncodeOptions {
   bool use_chat_template = true;      // false: the bare text and an end token
@@ -75,6 +76,8 @@ class Encoder {
   Json made_with() const;
 
  private:
+  // Of the columns of `row`; tags in `messages` become the texts that stand for them, and those that lack are added.
+  std::vector<RowMedium> read_media(const Row& row, Json& messages) const;
   Sample already_encoded(const Row& row) const;
   Sample bare(const Row& row, const Json& messages) const;
   Sample templated(const Row& row, const Json& messages) const;

@@ -101,8 +101,7 @@ Json with_media_tags(const Row& row, const Json& messages, const std::function<v
   for (const MediaKind& kind : kMediaKinds) {
     if (!row.value.contains(kind.column)) continue;
     const size_t media = row.value[kind.column].size();
-    size_t tags = 0;
-    for (const Json& message : out) tags += count_tags(message["content"].get_ref<const std::string&>(), kind.tag);
+    const size_t tags = tags_in(out, kind.tag);
     if (tags > media && remark)
       remark(str("more ", kind.tag, " tags than entries in '", kind.column, "'; the surplus stays as text"));
     if (tags >= media) continue;

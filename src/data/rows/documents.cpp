@@ -42,14 +42,6 @@ std::vector<Json> conversations_of(const Row& row, const std::string& column) {
   return out;
 }
 
-size_t tags_in(const Json& messages, const char* tag) {
-  size_t n = 0;
-  for (const Json& message : messages)
-    if (message.contains("content") && message["content"].is_string())
-      n += count_tags(message["content"].get_ref<const std::string&>(), tag);
-  return n;
-}
-
 // Entries of one list to those talks whose tags stand for them; all of them to a single one.
 void share_media(std::vector<Json>& talks, const Json& entries, const MediaKind& kind, const Row& row,
                  const std::string& column) {

@@ -117,6 +117,14 @@ size_t count_tags(std::string_view text, std::string_view tag) {
   return count;
 }
 
+size_t tags_in(const Json& messages, std::string_view tag) {
+  size_t count = 0;
+  for (const Json& message : messages)
+    if (message.contains("content") && message["content"].is_string())
+      count += count_tags(message["content"].get_ref<const std::string&>(), tag);
+  return count;
+}
+
 void old_image_tags(Json& row) {
   const std::string open = "<img>", close = "</img>", tag = "<image>";
   size_t before = 0;  // tags of earlier messages

@@ -19,6 +19,10 @@ struct MediaKind {
 };
 inline constexpr std::array<MediaKind, 3> kMediaKinds{
     {{"image", "images", "<image>"}, {"video", "videos", "<video>"}, {"audio", "audios", "<audio>"}}};
+// What others let a medium say of itself, beside its source.
+inline constexpr std::array<const char*, 11> kMediaSettings{
+    "max_pixels", "min_pixels", "total_pixels", "resized_height", "resized_width", "fps",
+    "nframes",    "min_frames", "max_frames",   "video_start",    "video_end"};
 const MediaKind* media_kind(std::string_view name);  // "image" or "image_url"; null for others
 
 // A column's value as a list of entries, each a text (path, URL, data URI) or, for a video, a list of frames.
@@ -36,5 +40,6 @@ void check_path_in_text(std::string_view text, const Json& row, const Origin& or
 void check_media_readable(const Json& row, const std::string& root, const Origin& origin);
 std::string resolved_media(const std::string& entry, const std::string& root);  // URLs and data stay as they are
 size_t count_tags(std::string_view text, std::string_view tag);
+size_t tags_in(const Json& messages, std::string_view tag);  // of messages whose contents are texts
 
 }  // namespace apus

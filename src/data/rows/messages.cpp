@@ -195,12 +195,11 @@ class Conversation {
   }
   // {"type": "image"} alone refers to the next entry of the row's own list.
   void add_medium(const MediaKind& kind, const std::string& type, const Json& part) {
-    for (const char* setting : {"max_pixels", "min_pixels", "total_pixels", "resized_height", "resized_width", "fps",
-                                "nframes", "min_frames", "max_frames", "video_start", "video_end"})
+    for (const char* setting : kMediaSettings)
       if (member(part, {setting}))
         bad_here(
-            str("one medium has no settings of its own: --model_kwargs and --max_pixels set sizes and frames of all ",
-                "of them, and a piece of a video is a list of its frames"),
+            "one medium has no settings of its own: --model_kwargs and --max_pixels set sizes and frames of all of "
+            "them, and a piece of a video is a list of its frames",
             std::string(".content.") + setting);
     const Json* entry = member(part, {type.c_str(), kind.name, "source", "url", "path"});
     if (!entry) return;

@@ -188,6 +188,18 @@ std::vector<fs::path> folder_files(const fs::path& folder, const DatasetRef& ref
 
 }  // namespace
 
+std::optional<int64_t> take_count(std::string& name, const std::string& text) {
+  const size_t hash = name.rfind('#');
+  if (hash == std::string::npos) return std::nullopt;
+  const std::string number = name.substr(hash + 1);
+  int64_t count = 0;
+  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), count);
+  require(code == std::errc() && end == number.data() + number.size() && count > 0, Fault::Usage, "dataset ", text,
+          ": behind # a number of rows is wanted, e.g. data.jsonl#500");
+  name.erase(hash);
+  return count;
+}
+
 DatasetRef parse_dataset_ref(const std::string& text) {
   DatasetRef ref;
   ref.text = text;
@@ -199,15 +211,7 @@ DatasetRef parse_dataset_ref(const std::string& text) {
     ref.id = rest;
     return ref;
   }
-  if (const size_t hash = rest.rfind('#'); hash != std::string::npos) {
-    const std::string number = rest.substr(hash + 1);
-    int64_t count = 0;
-    const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), count);
-    require(code == std::errc() && end == number.data() + number.size() && count > 0, Fault::Usage, "dataset ", text,
-            ": behind # a number of rows is wanted, e.g. data.jsonl#500");
-    ref.count = count;
-    rest.erase(hash);
-  }
+  ref.count = take_count(rest, text);
   const bool drive = rest.size() > 2 && rest[1] == ':' && std::isalpha(static_cast<unsigned char>(rest[0])) &&
                      (rest[2] == '\\' || rest[2] == '/');
   const size_t colon = rest.find(':', drive ? 2 : 0);

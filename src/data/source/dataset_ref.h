@@ -19,6 +19,8 @@ struct DatasetRef {
   std::optional<int64_t> count;
   std::string text;  // as it was written
 };
+// Takes #count off the end of a name. `text`: as it was written. Fault::Usage where # stands before something else.
+std::optional<int64_t> take_count(std::string& name, const std::string& text);
 DatasetRef parse_dataset_ref(const std::string& text);  // Fault::Usage
 
 // Brings a hub's dataset to this machine and gives its folder.
