@@ -75,6 +75,7 @@ void PlanOptions::fields(OptionTable& v) {
   v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
       .choices({"apus", "ms-swift"});
   run.fields(v);
+  for (const auto& option : v.options()) option->is_required = false;  // a plan reads no rows
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
   v.at("device").help =
       "910B3, A100-80G, H200, ... (see docs/plan.md); auto, npu, cuda: what this machine has; cpu: its processor";

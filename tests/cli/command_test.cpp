@@ -356,6 +356,10 @@ TEST(ProgramRun, PlansAKnownShapeWithoutItsFiles) {
   const Result large = shell(program() + " plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8");
   EXPECT_EQ(large.code, 5) << large.out;
   EXPECT_EQ(shell(program() + " plan --model no/such-shape-at-all").code, 2);
+  for (const char* command : {"pt", "infer", "deploy", "score", "rlhf --rlhf_type ppo", "sft --task_type reranker"}) {
+    const Result r = shell(program() + " plan --preset qwen2.5-0.5b --device H200 --command " + command);
+    EXPECT_EQ(r.code, 0) << r.out;
+  }
   const Result nowhere = shell(program() + " plan --model /no/such/folder");
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_TRUE(has(nowhere.out, "/no/such/folder: there is no such folder")) << nowhere.out;
