@@ -22,12 +22,14 @@ set(APUS_HOST_FILES
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
     checkpoint/adapter_kinds.cpp
+    checkpoint/checkpoint_digest.cpp
     checkpoint/gguf_folder.cpp
     checkpoint/gguf_settings.cpp
     checkpoint/gguf_tokenizer.cpp
     checkpoint/ollama.cpp
     checkpoint/quantise_checkpoint.cpp
     checkpoint/quantised_weights.cpp
+    checkpoint/run_folder.cpp
     checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp

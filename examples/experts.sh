@@ -10,7 +10,7 @@ if [ "$MODEL" = "$OUT/model" ]; then
 fi
 ranks=${RANKS:-2}
 train() {  # train PROCESSES FOLDER FLAGS...
-  NPROC_PER_NODE=$1 "$APUS" sft --model "$MODEL" --dataset "$DATA" --output_dir "$OUT/$2" --add_version false \
+  NPROC_PER_NODE=$1 "$APUS" sft --model "$MODEL" --dataset "$DATA" --output_dir "$OUT/$2" \
     --torch_dtype float32 --router_aux_loss_coef 1e-3 --learning_rate 1e-4 --max_length 512 "${small[@]}" "${@:3}"
 }
 train "$ranks" experts --tuner_type lora --lora_dropout 0 --expert_model_parallel_size "$ranks" --deepspeed zero1 "$@"

@@ -3,6 +3,6 @@
 . "$(dirname "$0")/common.sh"
 
 export NPROC_PER_NODE=${RANKS:-2}
-"$APUS" sft --model "$MODEL" --dataset "$DATA" --output_dir "$OUT" --add_version false --torch_dtype float32 \
+"$APUS" sft --model "$MODEL" --dataset "$DATA" --output_dir "$OUT" --torch_dtype float32 \
   --sequence_parallel_size "$NPROC_PER_NODE" --deepspeed zero3 --packing true --max_length 2048 \
   --gradient_accumulation_steps 4 --learning_rate 1e-4 "${small[@]}" "$@"

@@ -4,6 +4,6 @@
 . "$(dirname "$0")/common.sh"
 
 export NPROC_PER_NODE=${RANKS:-2}
-"$APUS" sft --model "$MODEL" --dataset "$DATA" --output_dir "$OUT" --add_version false --torch_dtype float32 \
+"$APUS" sft --model "$MODEL" --dataset "$DATA" --output_dir "$OUT" --torch_dtype float32 \
   --pipeline_model_parallel_size "$NPROC_PER_NODE" --tuner_type full --gradient_accumulation_steps 8 \
   --learning_rate 1e-4 --max_length 512 "${small[@]}" "$@"

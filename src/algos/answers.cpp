@@ -16,6 +16,7 @@
 #include "data/rows/row.h"
 #include "device/agree.h"
 #include "environment/plugin.h"
+#include "train/record/run_log.h"
 #include "train/rollout.h"
 
 namespace apus {
@@ -97,7 +98,7 @@ void write_completions(const std::string& mine, const std::filesystem::path& dir
     for (const std::string& part : gather_text(mine, *data_ranks)) lines += part;
     if (data_ranks->rank() != 0) return;
   }
-  const std::filesystem::path file = dir / "completions.jsonl";
+  const std::filesystem::path file = dir / kCompletionsFile;
   std::ofstream out(file, std::ios::app);
   out << lines << std::flush;
   require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
@@ -114,6 +115,12 @@ Json settings_for_plugins(const RoundOptions& o) {
 }
 
 }  // namespace
+
+std::string texts_alone(const RolloutServerOptions& servers, bool dumps) {
+  if (!servers.server_urls().empty())
+    return "rollout servers (--vllm_server_base_url, --vllm_server_host) are sent the tokens of questions";
+  return dumps ? "--dump_rollouts keeps questions as their tokens" : "";
+}
 
 AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
     : o_(std::move(options)),
@@ -161,7 +168,9 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   const Range share = sharers.share_of(part.end - part.first);
   const Part own{.each = part.each,
                  .first = part.first + static_cast<size_t>(share.begin),
-                 .end = part.first + static_cast<size_t>(share.begin + share.size)};
+                 .end = part.first + static_cast<size_t>(share.begin + share.size),
+                 .evaluation = part.evaluation,
+                 .before = part.before};
   for (size_t i = 0; i < own.end - own.first; ++i) {
     const Sample& question = questions[static_cast<size_t>(own.question(i))];
     prompts.push_back(question.ids), media.push_back(question.media);
@@ -204,8 +213,7 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
 
 // What the engine drew is put behind what there is.
 void AnswerRounds::take(Answer& answer, const FinishedAnswer& more) const {
-  require(more.finish == Finish::Stop || more.finish == Finish::Length, Fault::Device,
-          "rolling out answers: ", more.error.empty() ? "an answer was not finished" : more.error);
+  require_ended(more, "rolling out answers");
   for (const TokenOut& token : more.tokens)
     answer.ids.push_back(token.id), answer.engine_logprobs.push_back(token.logprob);
   answer.cut = more.finish == Finish::Length;
@@ -222,12 +230,13 @@ std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>
                                          const std::vector<std::vector<int32_t>>& prompts, const Part& part,
                                          const Sampling& sampling) const {
   const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_ / o_.sharers);
-  const uint64_t seed = mix(seed_, stream_named("episodes"), place);
+  const uint64_t seed = mix(seed_, stream_named(part.evaluation ? "evaluated episodes" : "episodes"), place);
   std::vector<EpisodeStart> starts;
   for (size_t i = 0; i < prompts.size(); ++i)
-    starts.push_back({.episode = static_cast<int64_t>(i),
-                      .row = &rows[static_cast<size_t>(part.question(i))],
-                      .seed = mix(seed, stream_named("episode"), static_cast<uint64_t>(part.question(i)))});
+    starts.push_back(
+        {.episode = static_cast<int64_t>(i),
+         .row = &rows[static_cast<size_t>(part.question(i))],
+         .seed = mix(seed, stream_named("episode"), static_cast<uint64_t>(part.before + part.question(i)))});
   const auto row_of = [&](size_t episode) -> const Json& { return *starts[episode].row; };
   const auto asked = [&](size_t episode, const Json& messages) {
     Json row = row_of(episode);
@@ -284,6 +293,8 @@ Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
   if (environment_ && !out.media.empty())
     throw RowError(row.origin, "messages",
                    "questions with images, videos or sounds are answered in one turn; environments talk in text alone");
+  require(out.media.empty() || o_.texts_alone.empty(), Fault::Usage, o_.texts_alone, ", and ", row.origin.text(),
+          " has images, videos or sounds: leave the flag away");
   const std::lock_guard lock(mutex_);
   if (environment_) encoder_ = &encoder;
   if (o_.rewards.reward_model.empty()) return out;
@@ -373,20 +384,48 @@ void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, 
 }
 
 AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, bool training) {
+  bring_servers(actors);
+  Round round;
+  if (training) {
+    round = draw(actors, questions);
+  } else {
+    const Part part = evaluated_part(actors, questions);
+    round.answers = rolled_out(actors, questions, part, evaluation_seed(actors, part), round);
+    for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), actors.step);
+  }
+  judge(actors, round, questions, training);
+  return round;
+}
+
+void AnswerRounds::bring_servers(Actors& actors) const {
   require(actors.rollout, Fault::Bug, "there is no engine to roll answers out with");
   actors.rollout->ask_servers(o_.servers, rank_ == 0 && row_sharers(actors).first());
+}
+
+AnswerRounds::Round AnswerRounds::draw(Actors& actors, const Samples& questions) {
   Round round;
-  const int64_t each = training ? o_.each : o_.each_in_evaluation;
-  const Part part = training ? mine_of(questions, each) : all_of(questions, each);
-  round.answers = rolled_out(actors, questions, part, seed_of(actors.step), round);
+  round.answers = rolled_out(actors, questions, mine_of(questions, o_.each), seed_of(actors.step), round);
   for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), actors.step);
-  judge(actors, round, questions, training);
   return round;
 }
 
 // A function of the step, so that a resumed run asks in the same way.
 uint64_t AnswerRounds::seed_of(int64_t step) const {
   return mix(seed_, stream_named("rollout"), static_cast<uint64_t>(step * ranks_ + rank_));
+}
+
+// The numbers of a question are those of its place in the evaluation, whatever it is asked beside.
+AnswerRounds::Part AnswerRounds::evaluated_part(const Actors& actors, const Samples& questions) {
+  if (evaluated_.step != actors.step) evaluated_ = {.step = actors.step, .questions = 0};
+  Part part = all_of(questions, o_.each_in_evaluation);
+  part.evaluation = true, part.before = evaluated_.questions;
+  evaluated_.questions += std::ssize(questions);
+  return part;
+}
+
+uint64_t AnswerRounds::evaluation_seed(const Actors& actors, const Part& part) const {
+  const auto place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
+  return mix(seed_, stream_named("evaluation"), place) + static_cast<uint64_t>(part.before * part.each);
 }
 
 void AnswerRounds::judge(Actors& actors, Round& round, const Samples& questions, bool training) {

@@ -67,7 +67,11 @@ struct RoundOptions {
   int64_t scored_at_once = 64;  // answers that a reward model reads in one forward pass
   // So many neighbouring ranks are given the same questions in training; each gives its share of the answers.
   int64_t sharers = 1;
+  // Why no question may have images, videos or sounds: the flag and what it does. Empty: they may.
+  std::string texts_alone = {};
 };
+// Of what has an answer leave this process, or wait for its turn, as its tokens.
+std::string texts_alone(const RolloutServerOptions& servers, bool dumps);
 
 class AnswerRounds {
  public:
@@ -85,6 +89,11 @@ class AnswerRounds {
   Sample question(const Row& row, const Encoder& encoder) const;
   // `training`: further questions may be asked for groups without spread.
   Round ask(Actors& actors, const Samples& questions, bool training);
+  // The same in two parts: the answers of training, asked of servers that have the weights, which another thread may do
+  // while this one trains; and what they are worth.
+  Round draw(Actors& actors, const Samples& questions);
+  void judge(Actors& actors, Round& round, const Samples& questions, bool training);
+  void bring_servers(Actors& actors) const;  // all ranks together: the servers get the weights
   // The same in pieces, which may be of several versions of the weights; drawn by one of them, the answers are those of
   // ask(). open() says what is to be answered, go_on() draws the answers of rounds up to so many tokens each, close()
   // rewards answers that have all ended.
@@ -104,14 +113,17 @@ class AnswerRounds {
   struct Part {
     int64_t each = 1;
     size_t first = 0, end = 0;
+    bool evaluation = false;
+    int64_t before = 0;  // questions of an evaluation's earlier batches
     int64_t question(size_t answer) const { return static_cast<int64_t>(first + answer) / each; }
   };
   uint64_t seed_of(int64_t step) const;
+  Part evaluated_part(const Actors& actors, const Samples& questions);
+  uint64_t evaluation_seed(const Actors& actors, const Part& part) const;
   void take(Answer& answer, const FinishedAnswer& more) const;
   std::string said(const Answer& answer, bool at_word) const;
   RowSharers row_sharers(const Actors& actors) const;
   void worth(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
-  void judge(Actors& actors, Round& round, const Samples& questions, bool training);
   static Part all_of(const Samples& questions, int64_t each);
   Part mine_of(const Samples& questions, int64_t each) const;
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
@@ -137,6 +149,9 @@ class AnswerRounds {
   Rewards rewards_;
   std::vector<std::string> names_;
   std::vector<double> weights_;
+  struct {
+    int64_t step = -1, questions = 0;
+  } evaluated_;                               // the evaluation that goes on, and what it has asked so far
   std::optional<StopWords> stop_;             // absent: no text ends an answer
   std::unique_ptr<Environment> environment_;  // null: answers are of one turn
   // What the chat template has behind the token that ends a turn (often a line's end): reward models have learnt to

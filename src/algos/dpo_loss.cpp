@@ -106,11 +106,11 @@ using PairLoss = std::function<at::Tensor(const LogRatios&)>;
 
 const std::map<std::string, PairLoss>& pair_losses() {
   static const std::map<std::string, PairLoss> known = {
-      {"sigmoid", sigmoid_loss},   {"hinge", hinge_loss},       {"ipo", ipo_loss},
-      {"robust", robust_loss},     {"exo_pair", exo_loss},      {"nca_pair", nca_loss},
-      {"bco_pair", bco_loss},      {"sppo_hard", sppo_loss},    {"aot", aot_loss},
-      {"apo_zero", apo_zero_loss}, {"apo_down", apo_down_loss}, {"aot_unpaired", aot_unpaired_loss},
-      {"discopop", discopop_loss}};
+      {"sigmoid", sigmoid_loss},   {"hinge", hinge_loss},          {"ipo", ipo_loss},
+      {"robust", robust_loss},     {"exo_pair", exo_loss},         {"nca_pair", nca_loss},
+      {"bco_pair", bco_loss},      {"sppo_hard", sppo_loss},       {"aot", aot_loss},
+      {"apo_zero", apo_zero_loss}, {"apo_down", apo_down_loss},    {"aot_unpaired", aot_unpaired_loss},
+      {"discopop", discopop_loss}, {"aot_pair", aot_unpaired_loss}};  // the last: its name before TRL 0.29
   return known;
 }
 

@@ -207,8 +207,7 @@ std::vector<Gkd::Said> Gkd::said_to(Actors& actors, const std::vector<const Samp
   sampling.seed = mix(seed_, stream_named("rollout"), static_cast<uint64_t>(actors.step * ranks_ + rank_));
   const StopWords stop{.tokenizer = tokenizer_, .texts = o_.stop_words};
   for (const FinishedAnswer& from : engine.answers(prompts, sampling, media, stop.texts.empty() ? nullptr : &stop)) {
-    require(from.finish == Finish::Stop || from.finish == Finish::Length, Fault::Device,
-            "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
+    require_ended(from, "rolling out answers");
     out.push_back({from.ids(), {}, from.finish == Finish::Length, tokenizer_->decode(from.ids(), true)});
   }
   return out;

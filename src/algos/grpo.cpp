@@ -5,12 +5,14 @@
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 
+#include "algos/policy/token_picks.h"
 #include "algos/replay.h"
 #include "algos/row_sharers.h"
 #include "base/log.h"
@@ -29,6 +31,9 @@ constexpr const char* kReference = "reference_logprob";
 constexpr const char* kEngine = "engine_logprob";
 constexpr const char* kTeacher = "teacher_logprob";
 constexpr const char* kAdvantage = "advantage";
+// Of the whole update: 1 where a token is among those that a loss treats apart, or is uncertain enough to be learnt.
+constexpr const char* kPicked = "picked";
+constexpr const char* kUncertain = "uncertain";
 
 PolicyOptions policy_options(const GrpoOptions& o) {
   PolicyOptions p;
@@ -37,7 +42,10 @@ PolicyOptions policy_options(const GrpoOptions& o) {
   p.tau_pos = o.tau_pos, p.tau_neg = o.tau_neg, p.real_tau = o.real_tau;
   p.fipo_decay_rate = o.fipo_decay_rate, p.fipo_clip_range = o.fipo_clip_range;
   p.fipo_safety_threshold = o.fipo_safety_threshold, p.fipo_clip_high_only = o.fipo_clip_high_only;
+  p.vespo_k_pos = o.vespo_k_pos, p.vespo_k_neg = o.vespo_k_neg;
+  p.vespo_lambda_pos = o.vespo_lambda_pos, p.vespo_lambda_neg = o.vespo_lambda_neg;
   p.dro_beta = o.dro_beta, p.cov_ratio = o.cov_ratio, p.kl_cov_coef = o.kl_cov_coef;
+  p.clip_cov_low = o.clip_cov_low, p.clip_cov_high = o.clip_cov_high;
   return p;
 }
 
@@ -52,7 +60,12 @@ RoundOptions round_options(const GrpoOptions& o, int64_t sharers, int64_t micro_
           .resamples = o.dynamic_sample,
           .max_resample_times = o.max_resample_times,
           .scored_at_once = micro_batch,
-          .sharers = sharers};
+          .sharers = sharers,
+          .texts_alone = o.rounds_ahead() > 0
+                             ? "--max_staleness (also by --async_generate or --partial_rollout) keeps rounds "
+                               "that wait, in memory and in checkpoints, as their tokens"
+                         : o.share_prefix ? "--share_prefix computes beginnings of text once"
+                                          : texts_alone(o, o.dump_rollouts.has_value())};
 }
 
 bool has_column(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
@@ -77,6 +90,14 @@ void Grpo::begin(const RunSetting& setting) {
   const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
   updates_ = division.updates * o_.num_iterations, questions_ = division.questions, sharers_ = division.sharers;
   rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_, micro_batch_), setting);
+  if (o_.rounds_ahead() > 0 && !o_.draws_beside() && rank_ == 0)
+    log_warning(
+        o_.server_urls().empty()
+            ? "rounds are answered ahead of their turn (--max_staleness, --async_generate, --partial_rollout) by the "
+              "engine in this process, which works between two updates: nothing overlaps, and answers are only older. "
+              "`apus rollout` and --vllm_mode server draw them while the trainer works"
+            : "rounds are answered ahead of their turn (--max_staleness, --async_generate), but not while the trainer "
+              "works: --partial_rollout, --dynamic_sample and --advantage_estimator remax ask again for a round");
   if (o_.rounds_ahead() > 0)
     ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{.ahead = o_.rounds_ahead(),
                                                               .questions = questions_,
@@ -84,6 +105,10 @@ void Grpo::begin(const RunSetting& setting) {
                                                               .rank = rank_,
                                                               .ranks = ranks_,
                                                               .longest = o_.max_completion_length});
+}
+
+void Grpo::settle(Actors& actors) {
+  if (ahead_) ahead_->settle(actors);
 }
 
 Json Grpo::state() const {
@@ -145,6 +170,8 @@ std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_bat
       chord_->add_to(batches, actors, actors.step + std::ssize(out) - 1, actors.summed(divisor));
     }
   out.resize(training ? static_cast<size_t>(updates_) : out.size());
+  if (!training && looks_at_updates())
+    for (Update& batches : out) mark_tokens(actors, batches, over_ranks);
   return out;
 }
 
@@ -154,8 +181,11 @@ AnswerRounds::Round Grpo::round_of(Actors& actors, std::vector<Samples> micro_ba
   for (Samples& samples : micro_batches)
     for (Sample& sample : samples) questions.push_back(std::move(sample));
   if (o_.partial_rollout) return ahead_->next_in_pieces(actors, std::move(questions), *rounds_);
-  return ahead_->next(actors, std::move(questions),
-                      [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); });
+  if (o_.draws_beside() && !RowSharers(actors.data_ranks, ranks_).several())
+    return ahead_->next_beside(actors, std::move(questions), *rounds_);
+  return ahead_->next(
+      actors, std::move(questions), [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); },
+      rounds_.get());
 }
 
 // Whether ratios are to the policy that answered, as the engine saw it: that of answers from a file, or of older
@@ -215,9 +245,10 @@ void Grpo::add_logprobs(Actors& actors, Part& part) const {
 void Grpo::take_divergence(const Part& part, std::vector<Answer>& answers) const {
   const Batch& batch = part.batch;
   const at::Tensor old_T = has_column(batch, kOld) ? batch.token_columns.at(kOld) : batch.token_columns.at(kReference);
-  const at::Tensor kl_T = kl_of_tokens(old_T, batch.token_columns.at(kReference), kl_estimate_named(o_.kl()))
-                              .mul(batch.label_T.ge(0))
-                              .to(at::kCPU, at::kDouble);
+  const at::Tensor kl_T =
+      kl_of_tokens(old_T, batch.token_columns.at(kReference), kl_estimate_named(o_.kl()), o_.bound_k3)
+          .mul(batch.label_T.ge(0))
+          .to(at::kCPU, at::kDouble);
   int64_t begin = 0;
   for (size_t s = 0; s < part.answers.size(); begin += batch.step.length_q[s++])
     answers[part.answers[s]].reward -= o_.beta * kl_T.narrow(0, begin, batch.step.length_q[s]).sum().item<double>();
@@ -292,16 +323,53 @@ double Grpo::count(const Batch& batch) const {
   return static_cast<double>(std::count_if(signs.begin(), signs.end(), [](const auto& g) { return g.second == 3; }));
 }
 
-at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& entropy_N) const {
+bool Grpo::looks_at_updates() const { return info_.pick_by || o_.top_entropy_quantile < 1; }
+
+void Grpo::look_at(Actors& actors, Update& batches) {
+  const RowSharers sharers(actors.data_ranks, ranks_);
+  mark_tokens(actors, batches, [&](double x) { return actors.summed(x) / sharers.count(); });
+}
+
+// One more pass over the update, whose numbers are compared on the host.
+void Grpo::mark_tokens(Actors& actors, Update& batches, const RankSum& over_ranks) const {
+  std::vector<PolicyTokens> tokens;
+  std::vector<at::Tensor> entropies, advantages, logprobs, index_of;
+  std::vector<Batch*> of;
+  for (Batch& batch : batches) {
+    if (Chord::shows(batch)) continue;
+    const ops::HeadLogprob head = ops::head_logprob(Reference::of(actors.policy).head_factors(batch), batch.label_T,
+                                                    temperature_, o_.top_entropy_quantile < 1);
+    const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+    PolicyTokens t = tokens_of(batch, head.logprob_T);
+    for (at::Tensor* x : {&t.logprob_N, &t.old_N, &t.advantage_N, &t.sequence_N}) *x = x->to(at::kCPU);
+    of.push_back(&batch), index_of.push_back(index_N.to(at::kCPU));
+    advantages.push_back(t.advantage_N), logprobs.push_back(t.logprob_N), tokens.push_back(std::move(t));
+    if (head.entropy_T.defined()) entropies.push_back(head.entropy_T.index_select(0, index_N).to(at::kCPU));
+  }
+  const auto keep = [&](const char* name, const TokenPicks& picks) {
+    for (size_t i = 0; i < of.size(); ++i)
+      of[i]->token_columns[name] =
+          at::zeros({of[i]->label_T.size(0)}).index_copy_(0, index_of[i], picks[i].to(at::kFloat)).to(device_);
+  };
+  if (o_.top_entropy_quantile < 1) keep(kUncertain, most_uncertain(entropies, o_.top_entropy_quantile, over_ranks));
+  if (!info_.pick_by) return;
+  UpdateMeans means;
+  means.advantage = mean_of_update(advantages, over_ranks), means.logprob = mean_of_update(logprobs, over_ranks);
+  std::vector<at::Tensor> values;
+  for (const PolicyTokens& t : tokens) values.push_back(info_.pick_by(t, policy_, means));
+  keep(kPicked, highest_tokens(values, policy_.cov_ratio, over_ranks));
+}
+
+at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& uncertain_N, const at::Tensor& entropy_N) const {
   at::Tensor loss_N = info_.token_loss(t, policy_);
-  if (o_.top_entropy_quantile < 1) loss_N = loss_N * most_uncertain(entropy_N, o_.top_entropy_quantile);
+  if (uncertain_N.defined()) loss_N = loss_N * uncertain_N;
   return o_.entropy_coef > 0 ? loss_N - o_.entropy_coef * entropy_N : loss_N;
 }
 
 Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const bool entropy = o_.log_entropy || o_.entropy_coef > 0 || o_.top_entropy_quantile < 1;
+  const bool entropy = o_.log_entropy || o_.entropy_coef > 0;
   const auto& shared = training_of(batch.step).tokens;  // of a row that several ranks read
   ops::HeadLogprob head =
       ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step),
@@ -311,17 +379,21 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   Loss out{.sum = (head.logprob_T * 0).sum(), .metrics = std::exchange(noted_, {})};
   const bool collected = batch.sequence_columns.count(kAdvantage) > 0;  // else only the passes of others are made
   if (batch.trained == 0 || !collected) return out;
-  const PolicyTokens t = tokens_of(batch, head.logprob_T);
+  PolicyTokens t = tokens_of(batch, head.logprob_T);
   const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
   const auto of_tokens = [&](const at::Tensor& x_T) { return x_T.index_select(0, index_N); };
+  const auto column = [&](const char* name) {
+    return has_column(batch, name) ? of_tokens(batch.token_columns.at(name)) : at::Tensor();
+  };
+  if (info_.pick_by) t.picked_N = column(kPicked).gt(0);
   const at::Tensor entropy_N = entropy ? of_tokens(head.entropy_T) : at::Tensor();
   const at::Tensor count = at::tensor(static_cast<double>(t.old_N.numel()), at::kFloat);
   const auto mean_of = [&](const at::Tensor& x_N) { return Ratio{x_N.detach().sum(), count}; };
 
-  at::Tensor loss_N = token_losses(t, entropy_N);
+  at::Tensor loss_N = token_losses(t, column(kUncertain), entropy_N);
   if (has_column(batch, kReference)) {
-    at::Tensor kl_N =
-        kl_of_tokens(t.logprob_N, of_tokens(batch.token_columns.at(kReference)), kl_estimate_named(o_.kl()));
+    at::Tensor kl_N = kl_of_tokens(t.logprob_N, of_tokens(batch.token_columns.at(kReference)),
+                                   kl_estimate_named(o_.kl()), o_.bound_k3);
     out.metrics["kl"] = mean_of(kl_N);
     if (o_.use_unbiased_kl) kl_N = kl_N * t.log_ratio().exp();
     if (!o_.kl_rewarded()) loss_N = loss_N + o_.beta * kl_N;

@@ -27,8 +27,11 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   std::optional<int64_t> batches_per_collection() const override;
   int64_t updates_per_collection() const override { return updates_; }
   bool collects_by_policy() const override { return !o_.brings_rows(); }
+  bool looks_at_updates() const override;
+  void look_at(Actors& actors, Update& batches) override;
   double count(const Batch& batch) const override;
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
+  void settle(Actors& actors) override;
   Json state() const override;
   void restore(const Json& state) override;
   Wanted shown_rows() const override;
@@ -51,11 +54,13 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   WholeGroups whole(const std::vector<Answer>& answers, Actors& actors, bool training) const;
   void add_advantages(std::vector<std::vector<Part>>& updates, const WholeGroups& groups,
                       const RankSum& over_ranks) const;
-  at::Tensor token_losses(const PolicyTokens& t, const at::Tensor& entropy_N) const;
+  void mark_tokens(Actors& actors, Update& batches, const RankSum& over_ranks) const;
+  at::Tensor token_losses(const PolicyTokens& t, const at::Tensor& uncertain_N, const at::Tensor& entropy_N) const;
   void note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const ScoredAnswers& whole,
             const RankSum& over_ranks, Actors& actors, bool training);
   void keep_completions(const std::vector<Answer>& answers, Actors& actors) const;
   void warn(const std::vector<Answer>& answers, const ScoredAnswers& whole);
+  void warn_of_no_opinion(const std::string& name, bool none);
 
   const GrpoOptions o_;
   const PolicyLossInfo& info_;
@@ -74,7 +79,8 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   std::vector<Answer> replayed_;
   int64_t replayed_batches_ = 0;
   std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out
-  int64_t rounds_without_spread_ = 0, rounds_cut_ = 0;
+  int64_t rounds_without_spread_ = 0;
+  std::map<std::string, int64_t> rounds_without_opinion_;  // of each reward
 };
 
 }  // namespace apus

@@ -14,7 +14,7 @@
 namespace apus {
 namespace {
 
-constexpr int64_t kRoundsUntilWarning = 10;
+constexpr int64_t kRoundsUntilWarning = 3;
 
 Ratio noted_ratio(double sum, double count) { return {at::tensor(sum, at::kDouble), at::tensor(count, at::kDouble)}; }
 
@@ -72,6 +72,7 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
       if (!std::isnan(answer.rewards[f])) squares += (answer.rewards[f] - mean) * (answer.rewards[f] - mean);
     squares = over_ranks(squares);
     noted_["rewards/" + names[f] + "/mean"] = noted_ratio(sum, count);
+    if (training) warn_of_no_opinion(names[f], all == 0 && !answers.empty());
     if (all > 1) noted_["rewards/" + names[f] + "/std"] = noted_ratio(std::sqrt(squares / (all - 1)), 1);
   }
   if (!training) return;
@@ -79,7 +80,7 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
   keep_completions(answers, actors);
 }
 
-// Ten rounds alike are no accident any more.
+// Three rounds alike are no accident any more.
 void Grpo::warn(const std::vector<Answer>& answers, const ScoredAnswers& whole) {
   if (answers.empty()) return;
   const auto groups = group_ranges(whole.groups);
@@ -87,17 +88,27 @@ void Grpo::warn(const std::vector<Answer>& answers, const ScoredAnswers& whole) 
                         return statistics_of(&whole.rewards[g.first], g.second - g.first).deviation > 0;
                       });
   rounds_without_spread_ = spread ? 0 : rounds_without_spread_ + 1;
-  if (rounds_without_spread_ == kRoundsUntilWarning)
-    log_warning("in ", kRoundsUntilWarning, " rounds all answers to a question were worth the same (the last ",
-                answers.front().reward,
-                "), and nothing is learnt: are the questions too hard or too easy, or does the reward not see the "
-                "answer? completions.jsonl (--log_completions true) shows both");
-  const auto cut = std::count_if(answers.begin(), answers.end(), [](const Answer& a) { return a.cut; });
-  rounds_cut_ = cut * 10 >= static_cast<int64_t>(answers.size()) * 9 ? rounds_cut_ + 1 : 0;
-  if (rounds_cut_ == kRoundsUntilWarning)
-    log_warning("in ", kRoundsUntilWarning, " rounds nine of ten answers were cut at --max_completion_length ",
-                o_.max_completion_length,
-                ": raise it; or the model does not end its turns (is the chat template that of its training?)");
+  if (rounds_without_spread_ != kRoundsUntilWarning) return;
+  std::string said;
+  for (size_t i = 0; i < std::min<size_t>(3, answers.size()); ++i)
+    said += str("\n  ", answers[i].reward, ": ", first_line(answers[i].text, 100));
+  log_warning(
+      "in ", kRoundsUntilWarning,
+      " rounds all answers to a question were worth the same, and nothing is learnt: are the questions too hard or "
+      "too easy, or does the reward not see the answer (accuracy reads \\boxed{}, <answer>, \"the answer is\", or "
+      "the number that stands last)? The last answers, and what they were worth (all: --log_completions true):",
+      said);
+}
+
+// Null from a function, a model or an environment whose episodes fail: it counts nothing.
+void Grpo::warn_of_no_opinion(const std::string& name, bool none) {
+  int64_t& rounds = rounds_without_opinion_[name];
+  rounds = none ? rounds + 1 : 0;
+  if (rounds == kRoundsUntilWarning && rank_ == 0)
+    log_warning(
+        "in ", kRoundsUntilWarning, " rounds ", name,
+        " had no opinion on any answer (null), so it teaches nothing: does it find the columns that it asks for, or do "
+        "its episodes fail?");
 }
 
 void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) const {

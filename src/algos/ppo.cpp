@@ -75,10 +75,12 @@ void Ppo::begin(const RunSetting& setting) {
     return;
   }
   questions_ = micro_batch_ * setting.loop.accumulation(ranks_);
-  rounds_ = std::make_unique<AnswerRounds>(
-      RoundOptions{
-          .rewards = o_, .environment = o_, .servers = o_, .scored_at_once = o_.local_rollout_forward_batch_size},
-      setting);
+  rounds_ = std::make_unique<AnswerRounds>(RoundOptions{.rewards = o_,
+                                                        .environment = o_,
+                                                        .servers = o_,
+                                                        .scored_at_once = o_.local_rollout_forward_batch_size,
+                                                        .texts_alone = texts_alone(o_, o_.dump_rollouts.has_value())},
+                                           setting);
 }
 
 std::unique_ptr<SampleSource> Ppo::own_rows() {

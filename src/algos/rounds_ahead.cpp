@@ -2,10 +2,12 @@
 #include "algos/rounds_ahead.h"
 
 #include <iterator>
+#include <utility>
 
 #include "algos/answer_record.h"
 #include "base/error.h"
 #include "device/agree.h"
+#include "train/rollout.h"
 
 namespace apus {
 namespace {
@@ -30,10 +32,11 @@ void RoundsAhead::push(const Actors& actors, Samples questions, const Ask& ask) 
   waiting_.push_back({.round = std::move(round), .asked_at = actors.step, .questions = std::move(questions)});
 }
 
-AnswerRounds::Round RoundsAhead::next(Actors& actors, Samples questions, const Ask& ask) {
+AnswerRounds::Round RoundsAhead::next(Actors& actors, Samples questions, const Ask& ask, AnswerRounds* rounds) {
   fill(actors, std::move(questions), ask);
-  for (Waiting& waiting : waiting_) waiting.questions.clear();  // their answers have ended
-  return take(actors);
+  for (Waiting& waiting : waiting_)
+    if (waiting.judged) waiting.questions.clear();  // their answers have ended
+  return take(actors, rounds);
 }
 
 // A round that comes up in so many collections may have that part of its tokens left to say.
@@ -47,11 +50,50 @@ AnswerRounds::Round RoundsAhead::next_in_pieces(Actors& actors, Samples question
                       .most = (shape_.longest * (parts - until) + parts - 1) / parts});
   rounds.go_on(actors, pieces);
   rounds.close(actors, waiting_.front().round, waiting_.front().questions);
-  return take(actors);
+  return take(actors, &rounds);
+}
+
+// One thread after the other: each waits for the one before it, as the servers have one version of the weights, and
+// answer one order at a time.
+AnswerRounds::Round RoundsAhead::next_beside(Actors& actors, Samples questions, AnswerRounds& rounds) {
+  settle(actors);
+  rounds.bring_servers(actors);
+  actors.rollout->hold_servers(true);
+  std::shared_future<void> before;
+  fill_up(actors, std::move(questions), [&](Samples asked) {
+    Actors then = actors;
+    then.step += std::ssize(waiting_) * shape_.updates;
+    then.more_rows = nullptr, then.data_ranks = nullptr;  // a thread has no part in what ranks do together
+    Waiting& waiting = waiting_.emplace_back();
+    waiting.asked_at = actors.step, waiting.judged = false, waiting.questions = std::move(asked);
+    std::promise<void> done;
+    auto after = done.get_future().share();
+    waiting.drawn = std::async(std::launch::async, [then, before, done = std::move(done), step = actors.step, &rounds,
+                                                    questions = waiting.questions]() mutable {
+      const std::shared_ptr<void> says(nullptr, [&done](void*) { done.set_value(); });
+      if (before.valid()) before.wait();
+      AnswerRounds::Round round = rounds.draw(then, questions);
+      for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), step);
+      return round;
+    });
+    before = std::move(after);
+  });
+  return take(actors, &rounds);
+}
+
+void RoundsAhead::settle(Actors& actors) {
+  for (Waiting& waiting : waiting_)
+    if (waiting.drawn.valid()) waiting.round = waiting.drawn.get();
+  if (actors.rollout) actors.rollout->hold_servers(false);
+  if (shape_.ranks > 1 && actors.data_ranks) of_ranks_ = gather_text(json_text(mine()), *actors.data_ranks);
 }
 
 void RoundsAhead::fill(Actors& actors, Samples questions, const Ask& ask) {
-  push(actors, std::move(questions), ask);
+  fill_up(actors, std::move(questions), [&](Samples asked) { push(actors, std::move(asked), ask); });
+}
+
+void RoundsAhead::fill_up(Actors& actors, Samples questions, const std::function<void(Samples questions)>& push) {
+  push(std::move(questions));
   while (std::ssize(waiting_) <= shape_.ahead) {
     questions.clear();
     for (int64_t i = 0; i < shape_.questions && actors.more_rows; ++i) {
@@ -60,15 +102,18 @@ void RoundsAhead::fill(Actors& actors, Samples questions, const Ask& ask) {
       questions.insert(questions.end(), std::move_iterator(more->begin()), std::move_iterator(more->end()));
     }
     if (actors.summed(static_cast<double>(questions.size())) == 0) break;  // a short dataset has fewer rounds
-    push(actors, std::move(questions), ask);
+    push(std::move(questions));
   }
 }
 
-AnswerRounds::Round RoundsAhead::take(Actors& actors) {
-  AnswerRounds::Round round = std::move(waiting_.front().round);
+AnswerRounds::Round RoundsAhead::take(Actors& actors, AnswerRounds* rounds) {
+  Waiting& turn = waiting_.front();
+  if (turn.drawn.valid()) turn.round = turn.drawn.get();
+  require(turn.judged || rounds, Fault::Bug, "answers that wait have not been judged");
+  if (!turn.judged) rounds->judge(actors, turn.round, turn.questions, true);
+  AnswerRounds::Round round = std::move(turn.round);
   round.age = actors.step - waiting_.front().asked_at;
   waiting_.pop_front();
-  if (shape_.ranks > 1 && actors.data_ranks) of_ranks_ = gather_text(json_text(mine()), *actors.data_ranks);
   return round;
 }
 
@@ -83,6 +128,7 @@ Json RoundsAhead::mine() const {
                       {"tokens", waiting.round.tokens},
                       {"resampled", waiting.round.resampled},
                       {"turn", waiting.round.turn},
+                      {"judged", waiting.judged},
                       {"questions", std::move(questions)},
                       {"answers", std::move(answers)}});
   }
@@ -111,7 +157,7 @@ void RoundsAhead::restore(const Json& state) {
       waiting.round.seconds = round.at("seconds").get<double>(),
       waiting.round.tokens = round.at("tokens").get<int64_t>();
       waiting.round.resampled = round.at("resampled").get<int64_t>();
-      waiting.round.turn = round.value("turn", int64_t{0});
+      waiting.round.turn = round.value("turn", int64_t{0}), waiting.judged = round.value("judged", true);
       for (const Json& question : round.value("questions", Json::array()))
         waiting.questions.push_back(waiting_question_of(question));
       for (const Json& answer : round.at("answers")) waiting.round.answers.push_back(answer_of_record(answer));

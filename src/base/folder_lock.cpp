@@ -33,7 +33,7 @@ bool is_still_there(int file, const std::filesystem::path& path) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / ".lock") {
+FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kFolderLock) {
   for (;;) {
     descriptor_ = Descriptor(::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     require(descriptor_.is_open(), Fault::Io, "cannot write ", file_.string(), ": ", std::strerror(errno));

@@ -8,6 +8,8 @@
 
 namespace apus {
 
+inline constexpr const char* kFolderLock = ".lock";  // the file in it that is locked
+
 class FolderLock {
  public:
   // Fault::Usage, with the other's process and machine, where the folder is taken. Where the filesystem knows no locks,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/signals.h"
 
+#include <time.h>
+
 #include <atomic>
+#include <cstdint>
 
 #include "base/error.h"
 
@@ -10,10 +13,27 @@ namespace apus {
 namespace {
 // A signal handler reaches nothing but statics.
 std::atomic<int> received{0};
+std::atomic<int64_t> received_at{0};  // milliseconds of the steady clock
 std::atomic<bool> in_use{false};
-static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
-void remember(int signal) { received.store(signal); }
+constexpr int64_t kSameWish = 1000;  // milliseconds
+
+int64_t milliseconds_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1000} + now.tv_nsec / 1'000'000;
+}
+
+void remember(int signal) {
+  const int64_t now = milliseconds_now();
+  if (received.load() == 0) {
+    received_at.store(now), received.store(signal);
+  } else if (now - received_at.load() >= kSameWish) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+}
 }  // namespace
 
 StopFlag::StopFlag() {
@@ -21,15 +41,13 @@ StopFlag::StopFlag() {
   received.store(0);
   struct sigaction action {};
   action.sa_handler = remember;
-  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, &interrupt_);
-  ::sigaction(SIGTERM, &action, &terminate_);
+  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &action, &before_[i]);
 }
 
 StopFlag::~StopFlag() {
-  ::sigaction(SIGINT, &interrupt_, nullptr);
-  ::sigaction(SIGTERM, &terminate_, nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   in_use.store(false);
 }
 

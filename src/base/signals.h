@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and SIGTERM as a flag, for work that can stop at a good place. While a StopFlag lives, the first signal sets
-// it and the second one ends the process as if nobody had asked.
+// Ctrl-C, SIGTERM and SIGUSR1 (which schedulers send some minutes before the time is over) as a flag, for work that can
+// stop at a good place. While a StopFlag lives, the first signal sets it, and one that comes a second later or more
+// ends the process as if nobody had asked. Sooner it is the same wish once more: Slurm signals a launcher and its
+// ranks, and the launcher passes it on.
 #pragma once
 
 #include <signal.h>
 
 #include <exception>
+#include <iterator>
 
 namespace apus {
 
@@ -24,11 +27,12 @@ class StopFlag {  // one at a time; the previous handlers return with its end
   StopFlag& operator=(const StopFlag&) = delete;
 
   bool raised() const;  // safe from any thread
-  int signal() const;   // SIGINT or SIGTERM, 0 when none
+  int signal() const;   // SIGINT, SIGTERM or SIGUSR1, 0 when none
   void throw_if_raised() const;
 
  private:
-  struct sigaction interrupt_, terminate_;
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+  struct sigaction before_[std::size(kSignals)];
 };
 
 }  // namespace apus

@@ -70,22 +70,6 @@ void FolderWriter::commit() {
   if (replaces) fs::remove_all(old, code);
 }
 
-std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run_dir) {
-  std::vector<std::pair<int64_t, fs::path>> found;
-  const std::string prefix = "checkpoint-";
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(run_dir, code)) {
-    const std::string name = entry.path().filename();
-    const std::string digits = name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : "";
-    if (digits.empty() || digits.size() > 18 ||
-        !std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); }))
-      continue;
-    if (entry.is_directory() && !entry.is_symlink()) found.emplace_back(std::stoll(digits), entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 void remove_leftovers(const fs::path& run_dir) {
   std::error_code code;
   std::vector<fs::path> dead;

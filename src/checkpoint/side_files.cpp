@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "base/error.h"
+#include "base/files.h"
 #include "checkpoint/file_names.h"
 
 namespace apus {
@@ -24,18 +24,17 @@ bool is_side_file(const fs::path& path) {
 
 }  // namespace
 
-void copy_side_files(const fs::path& from, const fs::path& to) {
+SideFiles::SideFiles(const fs::path& from) {
   std::error_code code;
-  for (const auto& entry : fs::directory_iterator(from, code)) {
-    if (!entry.is_regular_file(code) || !is_side_file(entry.path())) continue;
-    // Hub caches hold links: the target's bytes are copied.
-    const fs::path copy = to / entry.path().filename();
-    fs::copy_file(entry.path(), copy, fs::copy_options::overwrite_existing, code);
-    // A cache's files may be read-only; their copies belong to the user.
-    std::error_code ignored;
-    fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add, ignored);
-    require(!code, Fault::Io, "cannot copy ", entry.path().string(), " to ", to.string(), ": ", code.message());
-  }
+  for (const auto& entry : fs::directory_iterator(from, code))
+    if (entry.is_regular_file(code) && is_side_file(entry.path()))
+      files_[entry.path().filename()] = read_file(entry.path());  // hub caches hold links: the target's bytes
 }
+
+void SideFiles::write(const fs::path& to) const {
+  for (const auto& [name, content] : files_) write_file_atomic(to / name, content);
+}
+
+void copy_side_files(const fs::path& from, const fs::path& to) { SideFiles(from).write(to); }
 
 }  // namespace apus

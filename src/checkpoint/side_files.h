@@ -3,10 +3,23 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 
 namespace apus {
 
-// Copies them all but config.json, weights, their indices, and what a training run leaves beside (adapters, states).
+// All but config.json, weights, their indices, and what a training run leaves beside (adapters, states). Held in memory
+// for who writes them later: the folder may be gone by then, as a checkpoint that a run goes on from is.
+class SideFiles {
+ public:
+  SideFiles() = default;
+  explicit SideFiles(const std::filesystem::path& from);
+  void write(const std::filesystem::path& to) const;
+
+ private:
+  std::map<std::string, std::string> files_;  // name, content
+};
+
 void copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace apus

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kFormat = 1;
-constexpr size_t kMostSlices = 1 << 14;
 constexpr const char* kWeightsAlone =
     "--resume_only_model true --ignore_data_skip true trains on from its weights alone";
 
@@ -42,23 +41,6 @@ std::vector<std::string> keys_only_in(const Json& a, const Json& b) {
 }
 
 constexpr const char* kOptimizerStem = "optimizer";
-
-// The files of an optimizer's state, slice by slice; empty: there are none.
-std::vector<fs::path> optimizer_files(const fs::path& dir) {
-  if (fs::exists(dir / kOptimizerFile)) return {dir / kOptimizerFile};
-  std::vector<fs::path> files;
-  for (size_t slices = 2; slices <= kMostSlices; ++slices) {
-    if (!fs::exists(dir / shard_file(kOptimizerStem, 0, slices))) continue;
-    for (size_t i = 0; i < slices; ++i) {
-      files.push_back(dir / shard_file(kOptimizerStem, i, slices));
-      require(fs::exists(files.back()), Fault::Usage, files.back().string(), " is missing: ", slices,
-              " ranks shared out the optimizer's state, and each wrote its own file. Bring the files of all machines "
-              "into this folder; or --resume_only_model true goes on from the weights");
-    }
-    break;
-  }
-  return files;
-}
 
 }  // namespace
 

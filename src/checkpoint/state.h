@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "checkpoint/run_folder.h"
 
 namespace apus {
 
@@ -31,8 +32,6 @@ class FolderWriter {
   bool done_ = false;
 };
 
-// checkpoint-N folders of a run, by rising N.
-std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(const std::filesystem::path& run_dir);
 // Removes what killed processes left half-written, and folders whose removal was cut short.
 void remove_leftovers(const std::filesystem::path& run_dir);
 // Keeps the newest `limit` checkpoints; those of `keep` count and are never removed. limit 0: all stay.

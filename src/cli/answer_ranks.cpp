@@ -32,6 +32,12 @@ void RankOptions::fields(OptionTable& v) {
     v.at("ddp_timeout").honoured(&ddp_timeout, "several processes: seconds that one waits for another").above(0);
 }
 
+void RankOptions::copies_field(OptionTable& v, const std::string& what_they_do) {
+  v("data_parallel_size", data_parallel_size, "copies of the model, each with processes of its own: " + what_they_do)
+      .at_least(1)
+      .at_most(1024);
+}
+
 void RankOptions::resolve(const OptionTable& v) {
   if (!foreign_tensor) return;
   require(!v.given("tensor_model_parallel_size") || *foreign_tensor == tensor_model_parallel_size, Fault::Usage,

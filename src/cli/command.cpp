@@ -132,6 +132,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   }
   auto plan = read_launch(process_environment());
   const int64_t wanted = instance->ranks ? instance->ranks() : 1;
+  if (wanted == 0) return instance->run();
   if (!plan && wanted > 1 && read_rank(process_environment()).world == 1)
     plan = LaunchPlan{.ranks = static_cast<int>(wanted)};
   if (plan) {

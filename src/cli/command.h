@@ -9,7 +9,7 @@
 // args.json, read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()`
 // (download what is named by a hub's id). All run, in this order, before any device is opened or model is read. A
 // command that can run as several processes has `ranks_dir() const`: the folder for the output of all but the first;
-// and one that starts them unasked `ranks() const`.
+// and one that starts them unasked `ranks() const`, which is 0 where the command starts processes itself.
 // `rehearse(Rehearsal&) const` is what --dry_run true does instead of running (cli/rehearsal.h); with `plan_spec` (cli/
 // planned.h) the command can be planned.
 #pragma once
@@ -49,7 +49,7 @@ struct Command {
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check, fetch;
     std::function<std::filesystem::path()> ranks_dir;  // none, or one that gives an empty path: one process
-    std::function<int64_t()> ranks;                    // that are started where nobody has; none: 1
+    std::function<int64_t()> ranks;  // that are started where nobody has; none: 1; 0: the command does it itself
     std::function<int()> run;
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;

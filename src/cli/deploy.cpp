@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/deploy.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
+#include "cli/deploy_copies.h"
 #include "cli/deploy_upstream.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "dist/launch/environment.h"
 #include "serve/child_server.h"
 #include "text/agent_template.h"
 #include "text/tool_calls.h"
@@ -102,10 +106,7 @@ void DeployOptions::fields(OptionTable& v) {
     v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
   RankOptions::fields(v);
-  v("data_parallel_size", data_parallel_size,
-    "copies of the model, each with processes of its own: requests go to the one that has the fewest")
-      .at_least(1)
-      .at_most(1024);
+  copies_field(v, "requests go to the one that has the fewest");
   RunOptions::fields(v);
 }
 
@@ -187,9 +188,17 @@ void DeployOptions::check() const {
           " give it a name that requests ask for: --adapters NAME=", adapters.empty() ? "" : adapters[0]);
   PlacementOptions::check(*this);
   RankOptions::check(*this, *this, quantise.any());
-  require(!upstream() || ranks_of_copy() * data_parallel_size == 1, Fault::Usage,
+  require(!upstream() || ranks_of_all() == 1, Fault::Usage,
           "--tensor_model_parallel_size, --expert_model_parallel_size and --data_parallel_size are of --infer_backend "
           "engine; the other server takes --vllm_tensor_parallel_size, --vllm_data_parallel_size or --sglang_tp_size");
+  require(
+      data_parallel_size == 1 || (device.find(':') == std::string::npos && !placed()), Fault::Usage,
+      "--data_parallel_size puts each copy of the model on devices of its own: give --device the kind alone, and no "
+      "--device_map");
+  if (const auto plan = read_launch(process_environment()); plan && data_parallel_size > 1)
+    require(plan->ranks * plan->nodes == ranks_of_all(), Fault::Usage, "NPROC_PER_NODE=", plan->ranks,
+            " in the environment, and --data_parallel_size ", data_parallel_size, " needs ", ranks_of_all(),
+            " processes, which it starts itself: unset it");
   require(!upstream() || !quantise.any(), Fault::Usage,
           "--quant_method is of --infer_backend engine; the other server takes its own by --vllm_engine_kwargs or "
           "--sglang_engine_kwargs");
@@ -216,9 +225,16 @@ void DeployOptions::check() const {
             "' is taken or empty; every model needs its own");
 }
 
+int64_t DeployOptions::copies() const {
+  if (upstream() || data_parallel_size > 1) return upstream() ? 1 : data_parallel_size;
+  const auto plan = read_launch(process_environment());
+  return plan && plan->nodes == 1 ? std::max<int64_t>(1, plan->ranks / ranks_of_copy()) : 1;
+}
+
 std::filesystem::path DeployOptions::ranks_dir() const {
-  if (ranks() == 1) return {};
-  return std::filesystem::path("logs") / local_time("%Y%m%d-%H%M%S");
+  if (ranks() <= 1) return {};
+  const auto copy = process_environment()(kCopyVariable);
+  return std::filesystem::path("logs") / (local_time("%Y%m%d-%H%M%S") + (copy ? "-copy" + *copy : ""));
 }
 
 void DeployOptions::prepare_plan(OptionTable& v, int64_t devices) {
@@ -249,6 +265,12 @@ std::string served_at(const DeployOptions& o, int port) {
   return str(o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1");
 }
 
+void say_where_served(const DeployOptions& o, int port) {
+  const std::string api = served_at(o, port);
+  log_info("serving ", o.served_model_name.value_or("model"), " at ", api, o.api_key ? " for who has the API key" : "");
+  log_info("a page to chat on: ", api.substr(0, api.size() - 2));
+}
+
 HttpServerSpec http_server_spec(const DeployOptions& o) {
   HttpServerSpec s;
   s.host = o.host;
@@ -262,7 +284,9 @@ HttpServerSpec http_server_spec(const DeployOptions& o) {
 
 namespace {
 int run(const DeployOptions& options) {
-  return options.upstream() ? deploy_upstream(options) : run_heavy("deploy", &options);
+  return options.upstream()     ? deploy_upstream(options)
+         : options.copies() > 1 ? deploy_copies(options)
+                                : run_heavy("deploy", &options);
 }
 const RegisterCommand<DeployOptions> deploy_command(
     {.name = "deploy",

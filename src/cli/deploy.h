@@ -43,7 +43,6 @@ struct DeployOptions : ModelOptions,
   std::string tool_call_parser = "auto";          // or the name of a format
   std::string reasoning_parser = "auto";          // auto, on, off
   int64_t max_waiting = 1000;                     // requests; 0: any number
-  int64_t data_parallel_size = 1;                 // copies of the model
   int64_t max_connections = 4096;
   int64_t max_body_mb = 32;
   int64_t drain_seconds = 60;
@@ -64,18 +63,25 @@ struct DeployOptions : ModelOptions,
     TaskOptions::settle(*this, *this, named_adapters().empty() ? adapter() : named_adapters().front().second);
     RankOptions::settle(*this);
   }
+  // Of the model: those that --data_parallel_size asks for, or for which NPROC_PER_NODE has processes.
+  int64_t copies() const;
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
   void rehearse(Rehearsal& r) const;
   void prepare_plan(OptionTable& v, int64_t devices);
   PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
-  int64_t ranks() const { return upstream() ? 1 : ranks_of_copy() * data_parallel_size; }
+  // Copies start their own.
+  int64_t ranks() const { return upstream() ? 1 : copies() > 1 ? 0 : ranks_of_copy(); }
   std::filesystem::path ranks_dir() const;
 
  private:
   void take_foreign_backend(OptionTable& v);
 };
 
+// In the environment of a copy that deploy has started: its number.
+constexpr const char* kCopyVariable = "APUS_COPY";
+
 HttpServerSpec http_server_spec(const DeployOptions& options);
 std::string served_at(const DeployOptions& options, int port);  // its address, as somebody here would type it
+void say_where_served(const DeployOptions& options, int port);
 
 }  // namespace apus

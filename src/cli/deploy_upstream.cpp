@@ -21,7 +21,7 @@ namespace apus {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr double kStartSeconds = 3600;  // large models are read from slow disks
+constexpr double kServerStartSeconds = 3600;  // large models are read from slow disks
 
 // {"max_loras": 4, "enforce_eager": true} as --max-loras 4 --enforce-eager; an object or list as JSON.
 void add_arguments(const Json& kwargs, std::vector<std::string>& words) {
@@ -60,7 +60,7 @@ void wait_until_ready(const std::string& url, ChildServer& child, const StopFlag
     stop.throw_if_raised();
     if (const auto how = child.ended())
       fail(Fault::Device, "the server ended before it was ready (", *how, "); what it printed says why");
-    require(watch.seconds() < kStartSeconds, Fault::Device, "the server is not ready after ",
+    require(watch.seconds() < kServerStartSeconds, Fault::Device, "the server is not ready after ",
             duration_text(watch.seconds()));
     std::this_thread::sleep_for(300ms);
   }
@@ -143,7 +143,7 @@ int deploy_upstream(const DeployOptions& o) {
     std::string line;
     for (const auto& w : words) line += " " + w;
     log_info("starting", line);
-    child = std::make_unique<ChildServer>(words);
+    child = std::make_unique<ChildServer>(ChildServer::Spec{.words = words});
     url = str("http://127.0.0.1:", *port);
     wait_until_ready(url, *child, stop);
   } else if (!answers_health(url)) {

@@ -146,6 +146,7 @@ void EvalOptions::fields(OptionTable& v) {
                            "disable_auto_column_mapping", "model_name", "model_author", "custom_dataset_info"})
     v.at(name).refused("--eval_dataset says what is asked");
   v.at("result_path").refused("--eval_output_dir says where the results go");
+  v.at("data_parallel_size").refused("one copy answers here; several: `apus deploy` with it, and --eval_url of that");
   v.at("stream").target = {}, v.at("stream").no_effect = "answers are judged, not shown";
   temperature = 0;
   v.at("temperature").default_text.clear();

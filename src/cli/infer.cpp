@@ -3,10 +3,14 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <variant>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/checkpoint_digest.h"
 #include "cli/command.h"
 #include "cli/infer_client.h"
 #include "cli/plan_spec.h"
@@ -79,12 +83,13 @@ void InferOptions::fields(OptionTable& v) {
         "--tensor_model_parallel_size and --expert_model_parallel_size share a model out, --device_map auto lays it "
         "over several devices");
   for (const char* name : {"vllm_data_parallel_size", "sglang_dp_size"})
-    v.at(name).idle_for("rows are shared out among the processes of NPROC_PER_NODE");
+    v.at(name).idle_for("rows are shared out among the copies of --data_parallel_size");
   for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
     v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
   RankOptions::fields(v);
+  copies_field(v, "they share out the rows");
   RunOptions::fields(v);
 }
 
@@ -181,6 +186,11 @@ void InferOptions::check() const {
   RankOptions::check(*this, *this, quantise.any());
   require(!shares_parts() || !interactive(), Fault::Usage,
           "a chat runs in one process: give rows by --val_dataset, or `apus deploy`, which serves a page to chat on");
+  require(
+      data_parallel_size == 1 || (!interactive() && gives_words(*this) && !placed()), Fault::Usage,
+      "--data_parallel_size shares out rows that are answered in words, to copies on a device each: it is not for a "
+      "chat, nor with --task_type ",
+      task_type, " or --device_map");
   require(!use_installed_backend, Fault::Usage,
           "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
@@ -221,6 +231,40 @@ void take_media(const InferOptions& o, std::vector<QuestionSet>& rows) {
   }
 }
 
+namespace {
+// What answers depend on besides their rows. Long texts by their digests.
+Json made_by(const InferOptions& o) {
+  Json by = Json::object();
+  if (o.client()) {
+    by["server"] = o.base_url, by["model"] = o.model;
+  } else {
+    by["model"] = checkpoint_digest(o.model);
+    by["adapters"] = Json::array();
+    for (const std::string& adapter : o.adapters) by["adapters"].push_back(checkpoint_digest(adapter));
+  }
+  static const std::set<std::string> groups = {"Prompt", "Answers"},
+                                     others = {"torch_dtype",   "model_type",    "task_type",
+                                               "rope_scaling",  "quant_method",  "quant_bits",
+                                               "seed",          "max_model_len", "pooling",
+                                               "infer_backend", "num_labels",    "reranker_use_activation"},
+                                     shown = {"stream"};
+  InferOptions copy = o;
+  const OptionTable table = OptionTable::of(copy);
+  const Json values = table.json();
+  for (const auto& option : table.options()) {
+    const std::string& name = option->name;
+    const bool acts = !std::holds_alternative<std::monostate>(option->target) && values.contains(name);
+    if (!acts || shown.count(name) || !(groups.count(option->group) || others.count(name))) continue;
+    const Json& value = values[name];
+    constexpr size_t kShort = 80;
+    by[name] = value.is_string() && value.get_ref<const std::string&>().size() > kShort
+                   ? Json("text " + hex_digest(value.get<std::string>(), 8))
+                   : value;
+  }
+  return by;
+}
+}  // namespace
+
 RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
   std::vector<QuestionSet> rows = o.rows.empty() ? o.question_sets() : o.rows;
   take_media(o, rows);
@@ -230,7 +274,8 @@ RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_pat
           .resume = o.resume,
           .write_every = o.write_batch_size,
           .path = result_path,
-          .metric = o.metric};
+          .metric = o.metric,
+          .made_by = result_path == "-" ? Json() : made_by(o)};
 }
 
 namespace {

@@ -64,7 +64,7 @@ struct InferOptions : ModelOptions,
   void rehearse(Rehearsal& r) const;
   void prepare_plan(OptionTable& v, int64_t devices);
   PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
-  int64_t ranks() const { return client() ? 1 : ranks_of_copy(); }
+  int64_t ranks() const { return client() ? 1 : ranks_of_all(); }
   std::filesystem::path ranks_dir() const;
 };
 

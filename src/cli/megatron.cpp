@@ -143,6 +143,7 @@ class Translation {
 
   OwnFlags made() {
     read_mesh(), read_groups();
+    if (counts_updates_of_rounds()) taken_.insert("steps_per_generation");
     for (const Flag& flag : flags_) translate(flag);
     batches(), schedule(), optimizer();
     require(errors_.empty(), Fault::Usage, join(errors_, "\n"));
@@ -370,6 +371,11 @@ class Translation {
       give(flag.name, flag.values);
   }
 
+  // There --steps_per_generation counts updates, of --global_batch_size answers each; here micro-batches of a process.
+  bool counts_updates_of_rounds() const {
+    return run_.command == "rlhf" && readers_ > 0 && has("steps_per_generation") && !has("gradient_accumulation_steps");
+  }
+
   void batches() {
     const int64_t global = count("global_batch_size", 16), micro = count("micro_batch_size", 1);
     if (readers_ > 0 && !has("gradient_accumulation_steps")) {
@@ -380,6 +386,8 @@ class Translation {
                               "): give ", (global + at_once - 1) / at_once * at_once));
       else
         give("gradient_accumulation_steps", {str(global / at_once)});
+      if (counts_updates_of_rounds())
+        give("steps_per_generation", {str(count("steps_per_generation", 1) * std::max<int64_t>(1, global / at_once))});
     }
     if (!has("tuner_type") && !has("train_type")) give("tuner_type", {"full"});
     if (!truth("finetune", true))

@@ -91,6 +91,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
   spec.train.update_in_backward = o.update_in_backward;
+  spec.train.wide_gradients = o.sharding().wide_sums;
   const std::string arguments = o.optim_args.value_or("");
   spec.train.optimizer.momentum =
       arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;

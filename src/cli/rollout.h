@@ -10,6 +10,7 @@ namespace apus {
 struct RolloutOptions : DeployOptions, EnvironmentOptions {
   void fields(OptionTable& v);
   void check() const;
+  int64_t ranks() const { return 1; }
 };
 
 }  // namespace apus

@@ -114,6 +114,7 @@ void SampleOptions::fields(OptionTable& v) {
   for (const char* name : {"val_dataset", "load_data_args", "val_dataset_sample", "metric"})
     v.at(name).refused("--dataset names the questions");
   v.at("result_path").refused("--output_dir and --output_file say where the rows go");
+  v.at("data_parallel_size").refused("one copy answers here; several: `apus deploy` with it, and --base_url of that");
   v.at("infer_backend").refused("--sampler_engine says who answers");
   v.at("stream").target = {}, v.at("stream").no_effect = "answers are judged, not shown";
   temperature = 1;
@@ -291,7 +292,7 @@ int run(const SampleOptions& o) {
   }
   out.close();
   if (o.sampler_engine != "no")
-    for (const std::string& file : {o.val_dataset[0], o.result_path}) fs::remove(file, code);
+    fs::remove(o.val_dataset[0], code), ResultFile({.path = o.result_path, .resume = false}).forget();
   log_info(
       "Sample file ", o.result_file(), " generated: ", kept, " rows of ", asked.size(), " questions",
       judges ? str(", ", left_out, " of them without an answer that is kept; mean reward ", count > 0 ? sum / count : 0)

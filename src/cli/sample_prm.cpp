@@ -89,7 +89,7 @@ std::vector<double> scores_of_model(const SampleOptions& o, const std::vector<Sa
     if (part >= 0 && part < static_cast<int64_t>(scores.size())) scores[static_cast<size_t>(part)] = numbers[0];
   }
   std::error_code code;
-  for (const std::string& file : {rows, results}) std::filesystem::remove(file, code);
+  std::filesystem::remove(rows, code), ResultFile({.path = results, .resume = false}).forget();
   return scores;
 }
 

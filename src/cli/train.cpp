@@ -14,7 +14,9 @@
 #include "base/nearest.h"
 #include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/run_folder.h"
 #include "cli/command.h"
+#include "cli/other_tokenizers.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "cli/started_ranks.h"
@@ -84,6 +86,10 @@ void TrainCommandOptions::fields(OptionTable& v) {
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
+  each_sampling_field([&](const auto& field) {  // what is trained is what answers: nothing of a checkpoint's habits
+    if (field.of_checkpoints && std::string_view(field.name) != "temperature")
+      v.at(field.name).shown_default(str(Sampling().*field.value));
+  });
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   BenchmarkFlags::fields(v);
@@ -168,22 +174,27 @@ void make_absolute(Json& all) {
     }
 }
 
-// The last checkpoint in a run's folder; empty when there is none.
-std::string newest_checkpoint(const fs::path& run) {
-  const std::string prefix = "checkpoint-";
-  std::pair<long, std::string> newest{-1, ""};
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(run, code)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(prefix) && entry.is_directory(code))
-      newest = std::max(newest, {std::strtol(name.c_str() + prefix.size(), nullptr, 10), name});
-  }
-  return newest.second;
-}
-
 }  // namespace
 
+// --resume_from_checkpoint auto: the newest whole checkpoint, or a new run where there is none.
+void TrainCommandOptions::find_checkpoint() {
+  static const std::set<std::string> words = {"auto", "true", "last"};
+  std::error_code code;
+  if (!words.count(resume_from_checkpoint) || fs::is_directory(resume_from_checkpoint, code)) return;
+  std::vector<std::string> remarks;
+  const auto newest = newest_whole_checkpoint(output_root(), add_version, !resume_only_model, remarks);
+  for (const std::string& remark : remarks) log_warning(remark);
+  log_info("--resume_from_checkpoint ", resume_from_checkpoint, ": ",
+           newest ? str("the run goes on from ", newest->string())
+                  : str("there is no whole checkpoint in ", output_root().string(), ", so a new run begins"));
+  begins_anew = !newest;
+  resume_from_checkpoint = newest ? newest->string() : "";
+  if (begins_anew) resume_only_model = ignore_data_skip = false;
+}
+
 void TrainCommandOptions::resolve(OptionTable& v) {
+  model_as_given = model;
+  find_checkpoint();
   if (load_args || load_data_args) take_saved_args(*this, v);
   const std::string& command = algorithm_info(algorithm).command;
   require((command != "sft" && algorithm != "sft") || task_type == (command == "sft" ? algorithm : "causal_lm"),
@@ -237,10 +248,15 @@ void TrainCommandOptions::check() const {
   if (own.knows_reference()) reference.check(own.uses_reference());
   require(!reference.precompute_ref_log_probs || !streaming, Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: leave it out with --streaming true");
-  const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
-  require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
-          " is the folder of a run; to go on, name one of its checkpoints: ",
-          (fs::path(resume_from_checkpoint) / newest).string());
+  const bool beside_others = resume_from_checkpoint.empty() && !add_version && !begins_anew;
+  if (const auto there = list_checkpoints(output_root()); beside_others && !there.empty())
+    fail(Fault::Usage, "--add_version false: ", output_root().string(), " holds ",
+         there.back().second.filename().string(),
+         " of an earlier run, and this one would begin at step 1 beside it. --resume_from_checkpoint auto goes on from "
+         "the newest checkpoint; another --output_dir begins anew");
+  if (const auto within = list_checkpoints(resume_from_checkpoint); !within.empty())
+    fail(Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
+         " is the folder of a run; to go on, name one of its checkpoints: ", within.back().second.string());
   if (!resume_from_checkpoint.empty())
     require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
             resume_from_checkpoint,
@@ -278,15 +294,24 @@ void TrainCommandOptions::fetch() {
     const ScoreHead head = own.score_head();
     for (Json* told : {&all, &exact}) (*told)["num_labels"] = head.labels, (*told)["problem_type"] = head.problem_type;
   }
-  if (reference.ref_model) reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
+  if (own.knows_reference() && !own.uses_reference()) reference.forget_unused();
+  if (reference.ref_model) {
+    reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
+    require_same_tokenizer(model, *reference.ref_model, "--ref_model");
+  }
   for (const OtherModel& other : own.other_models())
-    if (other.folder) *other.folder = fetched_model(*other.folder, true, other.flag);
+    if (other.folder) {
+      *other.folder = fetched_model(*other.folder, true, other.flag);
+      require_same_tokenizer(model, *other.folder, other.flag);
+    }
 }
 
 void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
   require(!clip_in_backward || update_in_backward, Fault::Usage,
           "--clip_in_backward belongs to --update_in_backward true; without it --max_grad_norm clips as it is");
   if (!update_in_backward) return;
+  require(!sharding().wide_sums, Fault::Usage,
+          "--update_in_backward true adds up no gradients, and --grad_reduce_in_fp32 says how: give one of them");
   require(max_grad_norm == 0 || clip_in_backward, Fault::Usage,
           "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
           "scaled to a common norm in one pass: give --max_grad_norm 0 with it, or --clip_in_backward second_pass "

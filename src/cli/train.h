@@ -44,6 +44,7 @@ struct TrainCommandOptions : ModelOptions,
   Json all;                    // every option and its value, for args.json
   Json exact, noted;           // those that a resumed run must find unchanged, and those whose change it says
   std::string config_file;     // copied beside args.json
+  bool begins_anew = false;    // --resume_from_checkpoint auto has found nothing to go on from
 
   double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
   int64_t ranks() const;  // processes of the run
@@ -64,6 +65,7 @@ struct TrainCommandOptions : ModelOptions,
 
  private:
   void algorithm_fields(OptionTable& v);
+  void find_checkpoint();
   void remember_settings(const OptionTable& v);
 };
 

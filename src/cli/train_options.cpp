@@ -267,7 +267,9 @@ void TrainOptions::fields(OptionTable& v) {
   v("max_shard_size", max_shard_size, "largest weight file");
   v("logging_dir", logging_dir, "TensorBoard's files").shown_default("<run>/runs");
   v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none");
-  v("resume_from_checkpoint", resume_from_checkpoint, "checkpoint folder to go on from");
+  v("resume_from_checkpoint", resume_from_checkpoint,
+    "checkpoint folder to go on from; auto, true or last: the newest whole one in --output_dir, and a new run where "
+    "there is none");
   v("resume_only_model", resume_only_model, "take its weights, not the optimizer's state");
   v("ignore_data_skip", ignore_data_skip,
     "begin the data anew instead of where it stopped; with --resume_only_model also at step 0");

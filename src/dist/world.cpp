@@ -11,19 +11,21 @@
 #include "device/agree.h"
 #include "device/store.h"
 #include "dist/comm_trace.h"
+#include "dist/launch/first_machine.h"
 
 namespace apus {
 
 DeviceChoice bind_device(const std::string& wanted, const RankEnvironment& e) {
   const DeviceKind& kind = choose_kind(wanted);
-  if (e.local_world == 1 || kind.type() == c10::kCPU) return open_device(wanted);
-  require(wanted.find(':') == std::string::npos, Fault::Usage, "--device ", wanted, " names one device, but ",
-          e.local_world, " ranks run on this machine: give the kind alone, and each takes its own");
+  const int own = e.first_device + e.local_rank, all = e.first_device + e.local_world;
+  if (all == 1 || kind.type() == c10::kCPU) return open_device(wanted);
+  require(wanted.find(':') == std::string::npos, Fault::Usage, "--device ", wanted, " names one device, but ", all,
+          " ranks run on this machine: give the kind alone, and each takes its own");
   const std::string variable = kind.visibility_env();
-  require(e.local_rank < kind.count(), Fault::Usage, e.local_world, " ranks run on this machine, but ", kind.count(),
-          " ", kind.name(), " devices are visible: one rank needs one device. Lower NPROC_PER_NODE",
+  require(own < kind.count(), Fault::Usage, all, " ranks run on this machine, but ", kind.count(), " ", kind.name(),
+          " devices are visible: one rank needs one device. Lower NPROC_PER_NODE",
           variable.empty() ? "" : str(", or name more devices in ", variable));
-  return open_device(str(kind.name(), ":", e.local_rank));
+  return open_device(str(kind.name(), ":", own));
 }
 
 World::World(const WorldSpec& spec, const Lookup& variable)
@@ -32,6 +34,7 @@ World::World(const WorldSpec& spec, const Lookup& variable)
     host_ = lone_comm(), devices_ = lone_comm();
     return;
   }
+  require_known_machine(environment_.address, environment_.address_from);
   store_ = std::make_shared<Store>(Store::Spec{.address = environment_.address,
                                                .port = environment_.port,
                                                .serve = first() && !environment_.store_is_served,

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "device/failure.h"
+#include "engine/answer/answer_all.h"
 #include "engine/draft_model.h"
 #include "engine/engine.h"
 
@@ -332,10 +333,9 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   const Sampling& s = a.request.sampling;
   if (!error.empty()) return finish(id, Finish::Failed, error);
   if (out.id < 0)
-    return finish(id, Finish::Failed,
-                  a.request.constraint
-                      ? "no token is possible here: the constraint allows none, or the logits are not numbers"
-                      : "no token is possible here: the logits are not numbers (inf or nan)");
+    return finish(
+        id, Finish::Failed,
+        str("no token is possible here: ", a.request.constraint ? "the constraint allows none, or " : "", kNoNumbers));
   const int32_t token = out.id;
   const bool guessed = !sequence.draft.empty() && sequence.draft.front() == token;
   out.weights = weights_;

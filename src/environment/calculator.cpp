@@ -50,7 +50,8 @@ class Calculator final : public Episode {
     const std::string text = parse_json(call.arguments, "the arguments")["expression"].get<std::string>();
     const auto expression = MathExpression::parse(text);
     if (!expression || !expression->variables().empty()) return "error: this is no expression of numbers";
-    return shown_value(expression->value({}));
+    const std::complex<double> value = expression->value({});
+    return shown_value(value.imag() == 0 ? value.real() : NAN);
   }
   std::string solution_;
 };

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 
+#include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "dist/collective.h"
@@ -13,36 +15,48 @@
 namespace apus {
 namespace {
 
-// How many rows each rank has for each expert of this one: [ranks][own experts].
-std::vector<std::vector<int64_t>> counts_of_all(const std::vector<int64_t>& count, Comm& host) {
+// What each rank says of the rows that it has for the experts of this one: how many for each, where they begin among
+// its own, and the seed of its masks.
+std::vector<RowOrigins::Part> rows_of_all(const std::vector<int64_t>& count, uint64_t seed, Comm& host) {
+  constexpr int64_t kMore = 2;
   const int ranks = host.size();
   const auto experts = static_cast<int64_t>(count.size()), own = part_of(experts, host.rank(), ranks).size;
-  const at::Tensor mine = at::empty({experts}, at::kLong), all = at::empty({ranks * own}, at::kLong);
-  std::copy(count.begin(), count.end(), mine.data_ptr<int64_t>());
   std::vector<at::Tensor> out, in;
+  int64_t first = 0;
   for (int r = 0; r < ranks; ++r) {
     const Range theirs = part_of(experts, r, ranks);
-    in.push_back(mine.narrow(0, theirs.begin, theirs.size)), out.push_back(all.narrow(0, r * own, own));
+    const at::Tensor said = at::empty({theirs.size + kMore}, at::kLong);
+    auto* const numbers = said.data_ptr<int64_t>();
+    std::copy_n(count.begin() + theirs.begin, theirs.size, numbers);
+    numbers[theirs.size] = first, numbers[theirs.size + 1] = std::bit_cast<int64_t>(seed);
+    first = std::accumulate(numbers, numbers + theirs.size, first);
+    in.push_back(said), out.push_back(at::empty({own + kMore}, at::kLong));
   }
   host.all_to_all(out, in)->wait();
-  std::vector<std::vector<int64_t>> counts;
-  for (const at::Tensor& t : out) counts.emplace_back(t.data_ptr<int64_t>(), t.data_ptr<int64_t>() + own);
-  return counts;
+  std::vector<RowOrigins::Part> parts;
+  for (const at::Tensor& t : out) {
+    const auto* const numbers = t.data_ptr<int64_t>();
+    parts.push_back(
+        {.seed = std::bit_cast<uint64_t>(numbers[own + 1]), .first = numbers[own], .count = {numbers, numbers + own}});
+  }
+  return parts;
 }
 
 int64_t sum(const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
 }  // namespace
 
-ExpertDispatch::ExpertDispatch(const ops::ExpertPairs& pairs, Comm& host, Comm& device) : ranks_(device) {
-  const auto counts = counts_of_all(pairs.count, host);
+ExpertDispatch::ExpertDispatch(const ops::ExpertPairs& pairs, uint64_t seed, Comm& host, Comm& device)
+    : ranks_(device) {
+  origins_.parts = rows_of_all(pairs.count, seed, host);
+  const auto& parts = origins_.parts;
   const auto experts = static_cast<int64_t>(pairs.count.size());
   std::vector<int64_t> next;  // row that came from each rank
   for (int r = 0; r < host.size(); ++r) {
     const Range theirs = part_of(experts, r, host.size());
     const auto first = pairs.count.begin() + theirs.begin;
     send_.push_back(std::accumulate(first, first + theirs.size, int64_t{0}));
-    next.push_back(sum(receive_)), receive_.push_back(sum(counts[static_cast<size_t>(r)]));
+    next.push_back(sum(receive_)), receive_.push_back(parts[static_cast<size_t>(r)].rows());
   }
   const int64_t rows = sum(receive_), own = part_of(experts, host.rank(), host.size()).size;
   // One way to the device: the order, its inverse, and where each expert's rows end.
@@ -50,12 +64,13 @@ ExpertDispatch::ExpertDispatch(const ops::ExpertPairs& pairs, Comm& host, Comm& 
   int64_t *order = numbers.data_ptr<int64_t>(), *place = order + rows, *end = place + rows, at = 0;
   for (size_t e = 0; e < static_cast<size_t>(own); ++e) {
     const int64_t begin = at;
-    for (size_t r = 0; r < counts.size(); ++r)
-      for (int64_t i = 0; i < counts[r][e]; ++i) place[next[r]] = at, order[at++] = next[r]++;
+    for (size_t r = 0; r < parts.size(); ++r)
+      for (int64_t i = 0; i < parts[r].count[e]; ++i) place[next[r]] = at, order[at++] = next[r]++;
     own_.count.push_back(at - begin), end[e] = at;
   }
   numbers = numbers.to(pairs.token.device());
   order_m_ = numbers.narrow(0, 0, rows), place_m_ = numbers.narrow(0, rows, rows);
+  origins_.order_m = order_m_;
   own_.ends = numbers.narrow(0, 2 * rows, own);
   own_.token = own_.pair = at::arange(rows, pairs.token.options());
 }

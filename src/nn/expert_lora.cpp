@@ -130,12 +130,11 @@ ExpertLora::ExpertLora(const ops::ExpertPairs& pairs, int64_t tokens, const Step
   }
 }
 
-at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI,
-                                  const std::vector<const ExpertMatrices*>& sides) const {
+at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<Side>& sides) const {
   if (!step_.routed) {
     std::vector<std::string> names;
-    for (const ExpertMatrices* side : sides)
-      for (const auto& [name, delta] : side->front()->adapters())
+    for (const Side& side : sides)
+      for (const auto& [name, delta] : side.here.front()->adapters())
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     for (const std::string& name : names) y_MO = change(y_MO, x_MI, sides, name, all_);
     return y_MO;
@@ -152,19 +151,19 @@ at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI,
   return y_MO;
 }
 
-at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides,
+at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<Side>& sides,
                               const std::string& adapter, const ops::ExpertPairs& pairs) const {
   Parts parts{.list = {}, .count = pairs.count};
   std::vector<at::Tensor> factors;
   int64_t column = 0;
   const int64_t out = y_MO.size(1) / std::ssize(sides);
-  for (const ExpertMatrices* side : sides) {
-    if (side->front()->adapters().count(adapter)) {
-      Lora& first = lora_of(*side->front(), adapter);
+  for (const Side& side : sides) {
+    if (side.here.front()->adapters().count(adapter)) {
+      Lora &first = lora_of(*side.first, adapter), &own = lora_of(*side.here.front(), adapter);
       parts.list.push_back(
-          {column, out, first.spec().scale(), Dropout::of(first.spec().dropout, first.spec().id, step_, first.a())});
-      for (const Linear* expert : *side) factors.push_back(lora_of(*expert, adapter).a().data);
-      for (const Linear* expert : *side) factors.push_back(lora_of(*expert, adapter).b().data);
+          {column, out, own.spec().scale(), Dropout::of(own.spec().dropout, first.spec().id, step_, own.a())});
+      for (const Linear* expert : side.here) factors.push_back(lora_of(*expert, adapter).a().data);
+      for (const Linear* expert : side.here) factors.push_back(lora_of(*expert, adapter).b().data);
     }
     column += out;
   }

@@ -23,7 +23,11 @@ class ExpertLora {
 
   // y [M, O], a fresh product of x [M, I] with the base's matrices, changed in place. Several matrices of an expert
   // (gate, up) may lie side by side in y's columns.
-  at::Tensor operator()(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides) const;
+  struct Side {
+    ExpertMatrices here;
+    const Linear* first;  // of all experts, those of other ranks too: all have its dropout mask
+  };
+  at::Tensor operator()(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<Side>& sides) const;
 
  private:
   struct Share {
@@ -31,8 +35,8 @@ class ExpertLora {
     at::Tensor rows;         // undefined: all of them
     ops::ExpertPairs pairs;  // of these rows
   };
-  at::Tensor change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides,
-                    const std::string& adapter, const ops::ExpertPairs& pairs) const;
+  at::Tensor change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<Side>& sides, const std::string& adapter,
+                    const ops::ExpertPairs& pairs) const;
   const Step& step_;
   const ops::ExpertPairs& all_;
   std::vector<Share> shares_;  // of a routed step

@@ -9,6 +9,7 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -119,7 +120,8 @@ at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, cons
   // By a mask, which the gradient goes through.
   const at::Tensor x = drop.p > 0 ? x_TI * (drop(at::ones(x_TI.sizes(), x_TI.options())) * drop.factor()) : x_TI;
   const at::Tensor base = drop.p > 0 ? ops::linear(x, weight, {}) : bias_ ? y_TO - bias_->data : y_TO;
-  const at::Tensor low = x.mm(a_.data.to(type).t()).mm(b_.data.to(type).t());
+  // As of plain LoRA: products whose bits do not depend on how many rows there are.
+  const at::Tensor low = with_low_rank(*this, at::zeros_like(y_TO), x, a_.data, b_.data, 1, {}, nullptr);
   return y_TO + base * (ratio_O - 1).to(type) + low * (ratio_O * spec_.scale()).to(type);
 }
 

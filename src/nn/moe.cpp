@@ -144,6 +144,13 @@ Step step_of_all(int64_t rows, int64_t tokens, const at::Tensor& like, const Ste
   }
   return all;
 }
+Step of_origins(const RowOrigins& origins, Step s) {
+  if (training_of(s).dropout_seed == 0) return s;
+  TrainingStep training = training_of(s);
+  training.origins = std::make_shared<const RowOrigins>(origins);
+  set_training(s, std::move(training));
+  return s;
+}
 }  // namespace
 
 at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
@@ -158,10 +165,11 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
     const at::Tensor x_MD = at::index_select(x_TD, 0, pairs.token);
     const int64_t tokens = x_TD.size(0);
     if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD, weight_Tk, pairs);
-    const ExpertDispatch way(pairs, ranks->host(Axis::Ep), ranks->comm(Axis::Ep));
+    const ExpertDispatch way(pairs, training_of(s).dropout_seed, ranks->host(Axis::Ep), ranks->comm(Axis::Ep));
     const at::Tensor came_mD = way.there(x_MD);
     const int64_t rows = came_mD.size(0);
-    const at::Tensor y_mD = of_pairs(came_mD, way.own(), rows, step_of_all(rows, tokens, x_TD, s));
+    const at::Tensor y_mD =
+        of_pairs(came_mD, way.own(), rows, of_origins(way.origins(), step_of_all(rows, tokens, x_TD, s)));
     return summed(way.back(y_mD), x_TD, weight_Tk, pairs);
   };
   const at::Tensor y_TD = all_here();
@@ -186,7 +194,10 @@ at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& wei
                                    const Step& s) const {
   const ops::ExpertPairs own = pairs_of(pairs, gate_up_.part[0]);
   const at::Tensor x_mD = at::index_select(x_TD, 0, own.token);
-  return summed(of_pairs(x_mD, own, x_TD.size(0), s), x_TD, weight_Tk, own);
+  const int64_t first = std::accumulate(pairs.count.begin(), pairs.count.begin() + gate_up_.part[0].begin, int64_t{0});
+  const RowOrigins origins{.parts = {{.seed = training_of(s).dropout_seed, .first = first, .count = own.count}},
+                           .order_m = {}};
+  return summed(of_pairs(x_mD, own, x_TD.size(0), of_origins(origins, s)), x_TD, weight_Tk, own);
 }
 
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
@@ -224,19 +235,25 @@ at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pair
 // The base's products and those of the factors, each for all experts at once.
 at::Tensor Experts::grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
                             const Step& s) const {
-  const ExpertMatrices gate = here(gate_of_), up = here(up_of_), down = here(down_of_);
+  const auto side = [&](const ExpertMatrices& all) { return ExpertLora::Side{here(all), all.front()}; };
   const ExpertLora lora(pairs, tokens, s);
-  const auto halves = lora(ops::grouped_linear(x_MD, gate_up().detach(), pairs.ends), x_MD, {&gate, &up}).chunk(2, 1);
+  const auto halves =
+      lora(ops::grouped_linear(x_MD, gate_up().detach(), pairs.ends), x_MD, {side(gate_of_), side(up_of_)}).chunk(2, 1);
   const at::Tensor inner = ops::swiglu(halves[0], halves[1]);
-  return lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {&down});
+  return lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {side(down_of_)});
 }
 
 namespace {
 // The step as an expert sees it that gets these tokens: which of its rows go through which adapter.
-Step step_of_rows(const at::Tensor& token_n, const Step& s) {
+Step step_of_rows(const at::Tensor& token_n, size_t expert, const Step& s) {
   Step part;
   part.routed = s.routed;
-  if (s.training) set_training(part, {.dropout_seed = s.training->dropout_seed, .router = {}, .table = {}});
+  if (s.training) {
+    TrainingStep training{.dropout_seed = s.training->dropout_seed, .router = {}, .table = {}};
+    if (const auto& origins = s.training->origins)
+      training.origins = std::make_shared<const RowOrigins>(origins->of_expert(expert));
+    set_training(part, std::move(training));
+  }
   for (const auto& group : s.adapters) {
     const at::Tensor rows = at::isin(token_n, group.rows).nonzero().squeeze(1);
     if (rows.size(0) > 0) part.adapters.push_back({group.name, rows});
@@ -254,7 +271,7 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& p
   int64_t begin = 0;
   for (size_t e = 0; e < gate.size(); begin += pairs.count[e++]) {
     if (pairs.count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
-    const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), s);
+    const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), e, s);
     outputs.push_back((*down[e])(ops::swiglu((*gate[e])(inputs[e], part), (*up[e])(inputs[e], part)), part));
   }
   return at::cat(outputs, 0);

@@ -15,6 +15,7 @@ namespace apus {
 struct RouterLoss;   // nn/moe.h
 class TokenShare;    // nn/token_share.h
 struct TokenGroups;  // nn/token_groups.h
+struct RowOrigins;   // nn/row_origins.h
 
 struct TrainingStep {
   // Where this forward's dropout masks and noise come from; 0: there are none.
@@ -30,6 +31,8 @@ struct TrainingStep {
   at::Tensor key_K = {};
   // LongLoRA: which tokens each half of the heads looks at. Null: all before them.
   std::shared_ptr<const TokenGroups> groups = {};
+  // Of rows that stand in the order of their experts, and not all of a micro-batch. Null: they do, and are.
+  std::shared_ptr<const RowOrigins> origins = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;
 };

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "parallel/gradient_hook.h"
+#include "parallel/wide_gradient.h"
 
 namespace apus {
 
@@ -34,7 +35,7 @@ struct GradientSum::Bucket {
 };
 
 GradientSum::GradientSum(std::vector<std::pair<std::string, at::Tensor>> params, Comm& ranks, Spec spec)
-    : ranks_(ranks) {
+    : ranks_(ranks), wide_(spec.wide) {
   int64_t bytes = 0;
   // The backward pass meets the parameters roughly in reverse.
   for (auto p = params.rbegin(); p != params.rend(); ++p) {
@@ -83,7 +84,8 @@ void GradientSum::send_complete() {
 void GradientSum::send(Bucket& b) {
   at::NoGradGuard no_grad;
   const at::Tensor& like = b.members[0]->param;
-  b.flat = at::zeros({b.elements + static_cast<int64_t>(b.members.size())}, like.detach().options());
+  b.flat = at::zeros({b.elements + static_cast<int64_t>(b.members.size())},
+                     like.detach().options().dtype(sum_type(like, wide_)));
   std::vector<float> used(b.members.size(), 0);
   for (size_t i = 0; i < b.members.size(); ++i) {
     Member& m = *b.members[i];
@@ -99,6 +101,8 @@ void GradientSum::send(Bucket& b) {
 }
 
 void GradientSum::finish(bool last) {
+  if (!last && wide_)
+    for (const auto& m : members_) widen_gradient(m->param);
   if (!last) return;
   at::NoGradGuard no_grad;
   while (next_ < buckets_.size()) send(buckets_[next_++]);

@@ -18,6 +18,7 @@ class GradientSum final : public GradientSync {
  public:
   struct Spec {
     int64_t bucket_bytes = 25 << 20;
+    bool wide = false;  // sums, over micro-batches and ranks, in f32
   };
   // Leaves of the tape, in the same order on all ranks. `ranks` carries tensors of their device, and outlives this.
   GradientSum(std::vector<std::pair<std::string, at::Tensor>> params, Comm& ranks, Spec spec);
@@ -39,6 +40,7 @@ class GradientSum final : public GradientSync {
   void send(Bucket& bucket);
 
   Comm& ranks_;
+  const bool wide_;
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  // bucket to leave: all ranks send them in this order

@@ -6,6 +6,7 @@
 #include "device/agree.h"
 #include "nn/parts.h"
 #include "ops/ops.h"
+#include "parallel/wide_gradient.h"
 
 namespace apus {
 
@@ -44,8 +45,11 @@ void GroupedGradients::begin(bool last) {
 }
 
 void GroupedGradients::finish(bool last) {
-  for (const Group& g : groups_)
+  for (const Group& g : groups_) {
     if (g.sync) g.sync->finish(last);
+    for (const at::Tensor& t : g.updated)
+      if (g.wide && !g.sync && !last) widen_gradient(t);
+  }
 }
 
 bool GroupedGradients::in_step() const {

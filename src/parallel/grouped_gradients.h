@@ -24,6 +24,7 @@ class GroupedGradients final : public GradientSync {
     std::unique_ptr<GradientSync> sync;  // null: this rank alone holds these parameters
     std::vector<at::Tensor> updated;     // what the optimizer updates of them here
     int copies = 1;                      // ranks that each have all of these gradients
+    bool wide = false;                   // without a sync: micro-batches add up in f32
   };
   // In the same order on all ranks, of which `world` carries tensors of the host. `in_step`: ranks exchange tokens in
   // every pass, as those that hold different experts do.

@@ -10,6 +10,7 @@
 #include "device/agree.h"
 #include "ops/ops.h"
 #include "parallel/gradient_hook.h"
+#include "parallel/wide_gradient.h"
 
 namespace apus {
 
@@ -54,7 +55,8 @@ ShardedGradients::ShardedGradients(std::vector<Param> params, Comm& ranks, Comm&
   for (Bucket& b : buckets_) {
     std::vector<std::vector<int64_t>> shapes;
     for (const Member* m : b.members) shapes.push_back(m->param.whole.sizes().vec());
-    b.message = std::make_unique<SliceMessage>(ranks_, std::move(shapes), b.members[0]->param.whole.detach().options());
+    b.message = std::make_unique<SliceMessage>(ranks_, std::move(shapes), b.members[0]->param.whole.detach().options(),
+                                               sum_type(b.members[0]->param.whole, spec_.wide));
   }
 }
 
@@ -124,6 +126,8 @@ void ShardedGradients::absorb_oldest() {
 // take part.
 void ShardedGradients::finish(bool last) {
   if (!open_) begin(last);
+  if (!armed_ && spec_.wide)
+    for (const auto& m : members_) widen_gradient(m->param.whole);
   if (!armed_) return;
   while (next_ < buckets_.size()) send(next_++);
   const auto many = static_cast<int64_t>(buckets_.size());

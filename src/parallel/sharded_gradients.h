@@ -32,6 +32,7 @@ class ShardedGradients final : public GradientSync {
     // False: whole gradients add up over the micro-batches of an update, and are summed over ranks once (ZeRO-1). True:
     // each micro-batch leaves its slice behind.
     bool each_micro_batch = false;
+    bool wide = false;  // sums, over micro-batches and ranks, in f32
     // A bucket leaves when complete() names its unit, instead of when its gradients have come.
     bool by_unit = false;
     // What lets go of wholes that come and go; such wholes are gathered from the slices when they are needed. Without

@@ -21,8 +21,9 @@ at::Tensor rows_of(const at::Tensor& whole, int rank, int ranks) {
   return whole.narrow(0, rows.begin, rows.size);
 }
 
-SliceMessage::SliceMessage(Comm& ranks, std::vector<std::vector<int64_t>> shapes, at::TensorOptions options)
-    : ranks_(ranks), shapes_(std::move(shapes)), options_(options) {
+SliceMessage::SliceMessage(Comm& ranks, std::vector<std::vector<int64_t>> shapes, at::TensorOptions options,
+                           std::optional<at::ScalarType> sums)
+    : ranks_(ranks), shapes_(std::move(shapes)), options_(options), sums_(sums ? options.dtype(*sums) : options) {
   for (int r = 0; r < ranks.size(); ++r) {
     int64_t at = 0;
     auto& offsets = offset_.emplace_back();
@@ -73,12 +74,12 @@ void SliceMessage::end_gather(Pending& p, const Tensors& wholes) const {
 SliceMessage::Pending SliceMessage::start_sum(const Tensors& wholes) const {
   at::NoGradGuard no_grad;
   Pending p;
-  p.segment = at::empty({segment_}, options_);
+  p.segment = at::empty({segment_}, sums_);
   if (direct_ && wholes[0].defined()) {
-    p.flat = wholes[0].detach().contiguous().view({-1});
+    p.flat = wholes[0].detach().to(p.segment.scalar_type()).contiguous().view({-1});
   } else {
     // What has no gradient here, and the padding, adds nothing.
-    p.flat = at::zeros({segment_ * ranks_.size()}, options_);
+    p.flat = at::zeros({segment_ * ranks_.size()}, sums_);
     for (int r = 0; r < ranks_.size(); ++r) {
       const at::Tensor segment = p.flat.narrow(0, r * segment_, segment_);
       for (size_t m = 0; m < wholes.size(); ++m)

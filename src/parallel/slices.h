@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "device/comm.h"
@@ -19,7 +20,9 @@ at::Tensor rows_of(const at::Tensor& whole, int rank, int ranks);
 class SliceMessage {
  public:
   using Tensors = std::vector<at::Tensor>;
-  SliceMessage(Comm& ranks, std::vector<std::vector<int64_t>> shapes, at::TensorOptions options);
+  // `sums`: the type in which gradients are summed; absent: that of the options.
+  SliceMessage(Comm& ranks, std::vector<std::vector<int64_t>> shapes, at::TensorOptions options,
+               std::optional<at::ScalarType> sums = std::nullopt);
 
   struct Pending {
     WorkPtr work;
@@ -40,7 +43,7 @@ class SliceMessage {
   at::Tensor place(const at::Tensor& flat, size_t member, int rank) const;  // of its slice, in its shape
   Comm& ranks_;
   std::vector<std::vector<int64_t>> shapes_;
-  at::TensorOptions options_;
+  at::TensorOptions options_, sums_;
   std::vector<std::vector<int64_t>> offset_;  // of [rank][member] in the rank's segment
   int64_t segment_ = 0;                       // elements
   bool direct_ = false;                       // the one whole is the message as it is

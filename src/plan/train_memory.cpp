@@ -126,7 +126,8 @@ class TrainingRun {
 
   // Bytes of gradients that travel.
   double buckets() const {
-    return 2 * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes);
+    const double wider = s_.wide_gradients ? std::max(1.0, 4 / s_.element) : 1;
+    return 2 * wider * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes);
   }
 
   // Elements of a sharded model that are whole at once: the layer that is computed and the one that is fetched, or the
@@ -141,7 +142,7 @@ class TrainingRun {
   // A gradient tensor appears; with `there` it is added to the one of earlier micro-batches and goes.
   void gradient(double elements, double element, bool there) {
     if (elements <= 0) return;
-    const double whole = elements * element;
+    const double whole = elements * element, kept = elements * (s_.wide_gradients ? std::max(4.0, element) : element);
     const bool leaves = s_.zero >= 2 || (s_.zero == 1 && s_.accumulation == 1);
     if (s_.devices > 1 && s_.zero > 0) at_.brief(Holds::Communication, buckets() + (leaves ? whole : 0));
     if (s_.update_in_backward)
@@ -150,9 +151,9 @@ class TrainingRun {
       at_.brief(Holds::Gradients, whole);
     // Of several micro-batches zero1 keeps whole gradients until the last.
     else if (leaves)
-      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.sharers());
+      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : kept / s_.sharers());
     else
-      at_.add(Holds::Gradients, whole);
+      at_.add(Holds::Gradients, s_.accumulation == 1 && s_.devices == 1 ? whole : kept);
   }
 
   void micro_batch(bool there) {

@@ -33,6 +33,7 @@ struct TrainSpec {
   int64_t accumulation = 1;  // micro-batches of an update
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
+  bool wide_gradients = false;      // they add up in f32, over micro-batches and ranks
   bool update_in_backward = false;  // a gradient goes as soon as it is complete
   // Data-parallel ranks; what they share out: 1 the optimizer's state, 2 also gradients, 3 also weights.
   int devices = 1, zero = 0;

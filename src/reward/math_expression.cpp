@@ -5,8 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/random.h"
-
 namespace apus {
 namespace {
 
@@ -119,7 +117,7 @@ class ExpressionParser {
   bool begins_factor() {
     const char c = peek();
     if (c == '\\') {
-      for (const char* other : {"\\cdot", "\\times", "\\div", "\\cup", "\\pm", "\\mp"})
+      for (const char* other : {"\\cdot", "\\times", "\\div", "\\cup", "\\pm", "\\mp", "\\rfloor", "\\rceil"})
         if (text_.substr(at_, std::string_view(other).size()) == other) return false;
       return true;
     }
@@ -143,6 +141,8 @@ class ExpressionParser {
         base = node('^', std::move(base), exponent());
       } else if (take("**")) {
         base = node('^', std::move(base), signed_factor());
+      } else if (take("\\degree")) {
+        if (angles_ > 0) base = node('*', std::move(base), number_node(M_PI / 180));
       } else {
         return base;
       }
@@ -165,7 +165,7 @@ class ExpressionParser {
       return out;
     }
     const char c = peek();
-    if (is_digit(c)) return ++at_, number_node(c - '0');
+    if (is_digit(c)) return ++at_, digits_node(std::string(1, c));
     if (is_letter(c)) return ++at_, variable(std::string(1, c));
     return primary();
   }
@@ -184,6 +184,7 @@ class ExpressionParser {
       }
     }
     if (full == "e") return number_node(M_E);
+    if (full == "i") return std::make_unique<Node>(Node{.kind = 'i'});
     return std::make_unique<Node>(Node{.kind = 'v', .name = full});
   }
   static std::string str_of(char a, char b) { return {a, b}; }
@@ -235,13 +236,19 @@ class ExpressionParser {
       while (end < text_.size() && is_digit(text_[end])) ++end;
       if (end > first) digits += text_.substr(at_, end - at_), at_ = end;
     }
-    return number_node(std::strtod(digits.c_str(), nullptr));
+    return digits_node(digits);
+  }
+  static NodePtr digits_node(const std::string& digits) {
+    NodePtr out = number_node(std::strtod(digits.c_str(), nullptr));
+    out->name = digits;
+    return out;
   }
 
   NodePtr function(const std::string& name) {
     NodePtr base, power_of;
     if (name == "log" && take("_")) base = group();
     if (take("^")) power_of = group();  // \sin^2 x
+    const Deeper angle(angles_);
     NodePtr inner = take("{") ? closed("}") : take("(") ? closed(")") : power();
     NodePtr out;
     if (base) {
@@ -273,6 +280,12 @@ class ExpressionParser {
       NodePtr inner = group();
       return degree ? node('r', std::move(inner), std::move(degree)) : node('r', std::move(inner), number_node(2));
     }
+    for (const char* name : {"floor", "ceil"})
+      if (take(std::string("\\l") + name)) {
+        NodePtr out = node('f', closed(std::string("\\r") + name));
+        out->name = name;
+        return out;
+      }
     if (take("\\pi")) return number_node(M_PI);
     if (take("\\infty")) return number_node(INFINITY);
     size_t end = at_ + 1;
@@ -289,77 +302,8 @@ class ExpressionParser {
 
   const std::string_view text_;
   size_t at_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, angles_ = 0;  // the latter: functions around, within which degrees count
 };
-
-double binomial(double n, double k) {
-  if (n < 0 || k < 0 || n > 1000 || n != std::floor(n) || k != std::floor(k)) return NAN;
-  return k > n ? 0 : std::round(std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)));
-}
-
-double apply(const std::string& name, double x) {
-  if (name == "!") return x >= 0 && x == std::floor(x) && x < 171 ? std::tgamma(x + 1) : NAN;
-  if (name == "sin") return std::sin(x);
-  if (name == "cos") return std::cos(x);
-  if (name == "tan") return std::tan(x);
-  if (name == "cot") return 1 / std::tan(x);
-  if (name == "sec") return 1 / std::cos(x);
-  if (name == "csc") return 1 / std::sin(x);
-  if (name == "arcsin") return std::asin(x);
-  if (name == "arccos") return std::acos(x);
-  if (name == "arctan") return std::atan(x);
-  if (name == "ln") return std::log(x);
-  if (name == "log") return std::log10(x);
-  if (name == "exp") return std::exp(x);
-  if (name == "sqrt") return std::sqrt(x);
-  return std::fabs(x);
-}
-
-// The n-th root; of what is below 0 where n is odd.
-double root_of(double x, double n) {
-  const bool odd = n == std::floor(n) && std::fmod(n, 2) != 0;
-  return x < 0 && odd ? -std::pow(-x, 1 / n) : std::pow(x, 1 / n);
-}
-
-double evaluate(const Node& n, const std::map<std::string, double>& variables) {
-  if (n.kind == 'n') return n.number;
-  if (n.kind == 'v') {
-    const auto found = variables.find(n.name);
-    return found == variables.end() ? NAN : found->second;
-  }
-  const double a = evaluate(*n.parts[0], variables), b = n.parts.size() > 1 ? evaluate(*n.parts[1], variables) : 0;
-  switch (n.kind) {
-    case '+':
-      return a + b;
-    case '-':
-      return a - b;
-    case '*':
-      return a * b;
-    case '/':
-      return a / b;
-    case '^':
-      return std::pow(a, b);
-    case '~':
-      return -a;
-    case 'l':
-      return std::log(a) / std::log(b);
-    case 'r':
-      return root_of(a, b);
-    case 'b':
-      return binomial(a, b);
-    default:
-      return apply(n.name, a);
-  }
-}
-
-void collect_variables(const Node& n, std::set<std::string>& out) {
-  if (n.kind == 'v') out.insert(n.name);
-  for (const NodePtr& part : n.parts) collect_variables(*part, out);
-}
-
-bool near(double a, double b) {
-  return a == b || (std::isfinite(a) && std::isfinite(b) && std::fabs(a - b) <= 1e-6 * std::max(1e-3, std::fabs(b)));
-}
 
 }  // namespace
 
@@ -371,34 +315,6 @@ std::optional<MathExpression> MathExpression::parse(std::string_view text) {
   } catch (const NoExpression&) {
     return std::nullopt;
   }
-}
-
-double MathExpression::value(const std::map<std::string, double>& variables) const {
-  return evaluate(*root_, variables);
-}
-
-std::set<std::string> MathExpression::variables() const {
-  std::set<std::string> out;
-  collect_variables(*root_, out);
-  return out;
-}
-
-bool same_expression(const MathExpression& a, const MathExpression& b) {
-  std::set<std::string> names = a.variables();
-
-  names.merge(b.variables());
-  Random random(1, "math.points");
-  int compared = 0;
-  for (int point = 0; point < 12 && compared < 5; ++point) {
-    std::map<std::string, double> at;
-    for (const std::string& name : names) at[name] = 0.3 + 2.4 * random.uniform();
-    const double x = a.value(at), y = b.value(at);
-    if (std::isnan(x) && std::isnan(y)) continue;
-    if (!near(x, y)) return false;
-    ++compared;
-    if (names.empty()) break;
-  }
-  return compared > 0;
 }
 
 }  // namespace apus

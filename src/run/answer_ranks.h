@@ -21,7 +21,6 @@ class AnswerRanks {
   int copies() const { return world_.size() / of_copy_; }
   int copy() const { return world_.rank() / of_copy_; }
   bool leads() const { return world_.rank() % of_copy_ == 0; }
-  bool one_machine() const { return world_.environment().local_world == world_.size(); }
   bool shares_parts() const { return of_copy_ > 1; }
   // A model that is described and not loaded becomes its part on this rank.
   void place(Model& model);

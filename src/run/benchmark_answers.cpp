@@ -25,8 +25,7 @@ Json BenchmarkAnswers::operator()() const {
   const std::vector<FinishedAnswer> finished = p_.rollout.answers(prompts_, p_.sampling);
   std::vector<std::string> answers(p_.asked.questions.size());
   for (size_t i = 0; i < own_.size(); ++i) {
-    require(finished[i].finish != Finish::Failed, Fault::Device,
-            "generating answers for the evaluation: ", finished[i].error);
+    require_ended(finished[i], "generating answers for the evaluation");
     std::vector<int32_t> ids = finished[i].ids();
     if (finished[i].finish == Finish::Stop && !ids.empty()) ids.pop_back();
     answers[own_[i]] = p_.tokenizer->decode(ids, true);

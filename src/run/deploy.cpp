@@ -10,12 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "device/agree.h"
 #include "models/spec/config.h"
 #include "models/spec/score_head.h"
 #include "run/runner.h"
 #include "serve/api.h"
-#include "serve/forwarder.h"
 #include "serve/http_server.h"
 
 namespace apus {
@@ -26,13 +24,6 @@ using namespace std::chrono_literals;
 
 ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
   return o.tool_call_parser == "auto" ? chat.tool_format() : tool_format(o.tool_call_parser);
-}
-
-void say_where(const DeployOptions& o, int port) {
-  log_info("serving ", o.served_model_name.value_or("model"), " at ", served_at(o, port),
-           o.api_key ? " for who has the API key" : "");
-  const std::string api = served_at(o, port);
-  log_info("a page to chat on: ", api.substr(0, api.size() - 2));
 }
 
 // A model behind its address.
@@ -100,48 +91,18 @@ void ModelServer::stop() {
   log_info("stopped");
 }
 
-// Each copy of the model has a server of its own on this machine, and the first rank the address that clients know.
-int serve_copies(const DeployOptions& o, ServiceSpec service, AnswerRanks& ranks, const std::function<void()>& watch) {
-  require(ranks.one_machine(), Fault::Usage,
-          "--data_parallel_size is for the processes of one machine: start a server on each");
-  const std::string number = str(".", ranks.copy());
-  DeployOptions own = o;
-  own.host = "127.0.0.1", own.port = 0, own.ssl_keyfile.clear(), own.ssl_certfile.clear(), own.allowed_origins.clear();
-  for (std::string* file : {&own.request_log, &own.result_path})
-    if (!file->empty()) *file += number;
-  ModelServer server(own, std::move(service));
-  std::vector<std::string> urls = gather_text(str("http://127.0.0.1:", server.port()), *ranks.leaders());
-  if (ranks.copy() > 0) {
-    server.wait(watch), server.stop();
-    return 0;
-  }
-  const auto front = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, std::move(urls),
-                                                 /*verbose=*/false);
-  HttpServer door(http_server_spec(o), front);
-  log_info(ranks.copies(), " copies of the model answer");
-  say_where(o, door.port());
-  server.wait(watch);
-  front->drain();
-  door.stop_accepting();
-  server.stop();
-  const Stopwatch since;
-  while (front->active() > 0 && since.seconds() < static_cast<double>(o.drain_seconds))
-    std::this_thread::sleep_for(50ms);
-  door.stop();
-  return 0;
-}
-
 int run_deploy(const DeployOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
   AnswerRanks ranks(o, o.device);
   return ranks.world().guard([&] {
+    require(ranks.copies() == 1, Fault::Usage, "these processes would make ", ranks.copies(),
+            " copies of the model: start one process, with --data_parallel_size ", ranks.copies());
     Inference in =
         open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o, o.quantise, &ranks);
     if (in.follower) return in.follower->run(), 0;
     for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
     const auto watch = [&] { in.engine->require_whole(); };
-    if (ranks.copies() > 1) return serve_copies(o, service_spec(o, in), ranks, watch);
     return serve_model(o, service_spec(o, in), watch);
   });
 }
@@ -152,7 +113,7 @@ const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
 
 int serve_model(const DeployOptions& o, ServiceSpec service, const std::function<void()>& watch) {
   ModelServer server(o, std::move(service));
-  say_where(o, server.port());
+  say_where_served(o, server.port());
   server.wait(watch);
   server.stop();
   return 0;

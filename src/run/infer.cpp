@@ -49,6 +49,9 @@ int run_infer(const InferOptions& o) {
   if (!gives_words(o)) return infer_numbers(o, result_path);
   AnswerRanks ranks(o, o.device);
   return ranks.world().guard([&] {
+    require(o.data_parallel_size == 1 || ranks.copies() == o.data_parallel_size, Fault::Usage, "--data_parallel_size ",
+            o.data_parallel_size, ", but the processes that were started make ", ranks.copies(),
+            " copies of the model: leave it out, or NPROC_PER_NODE");
     Inference inference = open_inference(o, o, o.adapter(), o, limits, o, o.quantise, &ranks);
     if (inference.follower) return inference.follower->run(), 0;
     return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path, ranks);

@@ -149,7 +149,7 @@ void ChatRun::ask(const std::string& line) {
     return;
   }
   keep(turn);
-  if (signal == SIGTERM) throw Interrupted(signal);
+  if (signal != 0 && signal != SIGINT) throw Interrupted(signal);
 }
 
 // Ctrl-C ends this answer, not the chat.

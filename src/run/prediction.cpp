@@ -49,8 +49,7 @@ Json Prediction::operator()() const {
   double equal = 0;
   std::string lines;
   for (size_t i = 0; i < asked.size(); ++i) {
-    require(answers[i].finish != Finish::Failed, Fault::Device,
-            "generating answers for the evaluation: ", answers[i].error);
+    require_ended(answers[i], "generating answers for the evaluation");
     std::vector<int32_t> ids = answers[i].ids();
     if (answers[i].finish == Finish::Stop && !ids.empty()) ids.pop_back();
     const std::string response = p_.tokenizer->decode(ids, true),

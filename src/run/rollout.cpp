@@ -2,10 +2,8 @@
 // apus rollout: a server as apus deploy is, and a door through which a trainer brings weights.
 #include "cli/rollout.h"
 
-#include <unistd.h>
-
-#include "base/files.h"
 #include "base/log.h"
+#include "base/scratch_folder.h"
 #include "run/deploy.h"
 #include "run/runner.h"
 #include "serve/rollout_door.h"
@@ -35,8 +33,8 @@ class WeightsLink {
 };
 
 int run_rollout(const RolloutOptions& o) {
-  const fs::path folder = fs::temp_directory_path() / str("apus-rollout-", ::getpid());
-  make_writable_dir(folder);
+  const ScratchFolder scratch("apus-rollout");
+  const fs::path& folder = scratch.path();
   const WeightsLink weights(folder / "weights", o.model);
   ModelOptions model = o;
   model.model = weights.path().string();

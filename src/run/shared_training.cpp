@@ -141,10 +141,11 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
   std::vector<std::pair<std::string, at::Tensor>> named;
   for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
   if (s.stage == 0) {
-    out.sum = std::make_unique<GradientSum>(std::move(named), ranks, GradientSum::Spec{.bucket_bytes = bytes});
+    out.sum = std::make_unique<GradientSum>(std::move(named), ranks,
+                                            GradientSum::Spec{.bucket_bytes = bytes, .wide = s.wide_sums});
     return out;
   }
-  ShardedGradients::Spec spec{.bucket_bytes = bytes, .each_micro_batch = s.stage >= 2};
+  ShardedGradients::Spec spec{.bucket_bytes = bytes, .each_micro_batch = s.stage >= 2, .wide = s.wide_sums};
   if (s.bucket_elements)
     spec.bucket_bytes = *s.bucket_elements * static_cast<int64_t>(params.front().tensor.element_size());
   out.model = shard_model(model, mesh, s);
@@ -197,6 +198,7 @@ SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, 
   for (const auto& [ranks, of_group] : by_holders) {
     GroupedGradients::Group& group = groups.emplace_back();
     std::vector<NamedParam> here = of_group;
+    group.wide = o.sharding().wide_sums;
     if (ranks.size() > 1) {
       std::string name = "parts of";
       for (const int r : ranks) name += str(" ", r);
@@ -205,14 +207,16 @@ SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, 
       for (const NamedParam& p : of_group) named.emplace_back(p.name, p.tensor);
       if (o.sharding().stage == 0) {
         group.copies = devices.size();
-        group.sync = std::make_unique<GradientSum>(std::move(named), devices, GradientSum::Spec{.bucket_bytes = bytes});
+        group.sync = std::make_unique<GradientSum>(std::move(named), devices,
+                                                   GradientSum::Spec{.bucket_bytes = bytes, .wide = group.wide});
       } else {
         Comm& host = *out.comms.emplace_back(world.connect(name + ", host", ranks, /*on_host=*/true));
         const Sliced slices = sliced_params(named, devices, o.sharding().on_host);
         here = in_model_order(slices, of_group, devices);
         group.sync = std::make_unique<ShardedGradients>(
             slices, devices, host,
-            ShardedGradients::Spec{.bucket_bytes = bytes, .each_micro_batch = o.sharding().stage >= 2});
+            ShardedGradients::Spec{
+                .bucket_bytes = bytes, .each_micro_batch = o.sharding().stage >= 2, .wide = group.wide});
       }
     }
     for (const NamedParam& p : here) updated[p.name] = p, group.updated.push_back(p.tensor);

@@ -3,17 +3,17 @@
 // before and after.
 #include "cli/train.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/files.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/scratch_folder.h"
 #include "base/signals.h"
 #include "device/agree.h"
 #include "dist/mesh.h"
+#include "dist/shared_folder.h"
 #include "models/seeing_decoder.h"
 #include "run/benchmark_answers.h"
 #include "run/inference.h"
@@ -42,6 +42,7 @@ fs::path make_run_folder(const TrainCommandOptions& o, std::unique_ptr<FolderLoc
   const fs::path root = o.output_root();
   const fs::path folder = o.add_version ? make_version_dir(root) : root;
   make_writable_dir(folder);
+  if (o.save_fallback_dir) make_writable_dir(*o.save_fallback_dir);
   lock = std::make_unique<FolderLock>(folder);
   remove_leftovers(folder);
   return folder;
@@ -52,6 +53,17 @@ fs::path run_folder(const TrainCommandOptions& o, World& world, std::unique_ptr<
   return gather_text(world.first() ? make_run_folder(o, lock).string() : "", world.host())[0];
 }
 
+// The flag by which each rank writes a part of a checkpoint; empty: the first writes alone.
+std::string flag_of_shares(const TrainCommandOptions& o) {
+  if (o.sharding().stage > 0) return o.deepspeed ? "--deepspeed " + *o.deepspeed : "--fsdp " + o.fsdp.value_or("");
+  return o.tensor_model_parallel_size > 1     ? "--tensor_model_parallel_size"
+         : o.expert_model_parallel_size > 1   ? "--expert_model_parallel_size"
+         : o.pipeline_model_parallel_size > 1 ? "--pipeline_model_parallel_size"
+                                              : "";
+}
+
+constexpr double kFolderSeconds = 60;  // for so long a network file system may show an old state
+
 // What may differ between machines is where things are.
 void require_same_options(const TrainCommandOptions& o, World& world) {
   std::string text;
@@ -60,6 +72,11 @@ void require_same_options(const TrainCommandOptions& o, World& world) {
         name != "adapters")
       text += str("--", name, " ", value.dump(), "\n");
   world.require_same(text, "the options");
+  // Where it lies may differ, not which one it is.
+  const fs::path from = o.resume_from_checkpoint;
+  world.require_same((from.has_filename() ? from : from.parent_path()).filename().string(),
+                     "the checkpoints of --resume_from_checkpoint",
+                     "Copy the one to go on from to all machines, or let --output_dir be a folder that all share");
 }
 
 OptimizerSpec optimizer_spec(const TrainCommandOptions& o) {
@@ -87,6 +104,7 @@ TrainerOptions trainer_options(const TrainCommandOptions& o, const TrainData& da
   TrainerOptions t{.loop = o,
                    .seed = static_cast<uint64_t>(o.seed),
                    .forward = forward_of(o, model),
+                   .wide_gradients = o.sharding().wide_sums,
                    .token_groups = o.tuner_type == "longlora" ? *o.max_length / 4 : 0,
                    .output_dir = run_dir,
                    .exact = data.exact,
@@ -305,6 +323,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
             {.pp = mesh.size(Axis::Pp), .cp = static_cast<int>(o.sequence_parallel_size), .tp = mesh.size(Axis::Tp)});
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
   const fs::path run_dir = run_folder(o, world, lock);
+  if (const std::string flag = flag_of_shares(o); world.size() > 1 && !flag.empty())
+    require_shared_folder(run_dir, world.host(), std::min(kFolderSeconds, o.ddp_timeout / 2), flag);
   if (world.first()) write_arguments(o, run_dir);
   log_info("Global seed set to ", o.seed);
 
@@ -413,21 +433,14 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
 int rehearse(const TrainRehearsal& asked) {
   const TrainCommandOptions& o = asked.options;
   check_before_loading(o, optimizer_spec(o));
-  struct Scratch {
-    const fs::path dir = fs::temp_directory_path() / str("apus-dry-run-", ::getpid());
-    Scratch() { make_writable_dir(dir); }
-    ~Scratch() {
-      std::error_code code;
-      fs::remove_all(dir, code);
-    }
-  } const scratch;
+  const ScratchFolder scratch("apus-dry-run");
   if (o.own.brings_rows()) {
     asked.text = "brought by the algorithm, which reads them when it begins";
     return 0;
   }
   const auto algorithm = make_algorithm(o.algorithm, o.own);
-  const TrainData data = open_train_data(o, *algorithm, o.model, scratch.dir),
-                  shown = shown_rows(o, *algorithm, scratch.dir, {});
+  const TrainData data = open_train_data(o, *algorithm, o.model, scratch.path()),
+                  shown = shown_rows(o, *algorithm, scratch.path(), {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
   asked.rows.longest = data.longest;
   if (data.media) asked.rows.media = data.media();

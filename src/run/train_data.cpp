@@ -92,7 +92,7 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
                // Every row once, as with one process; the trainer knows that a rank may have one less.
                .even = false};
   d.row_sharers = share.group_sharers;
-  d.validation_batch_size = asks ? 1 : o.per_device_eval_batch_size;
+  d.validation_batch_size = o.per_device_eval_batch_size;
   if (sees) d.ahead = 4;  // pixels take more memory than text
   return d;
 }
@@ -168,8 +168,11 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
                           const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0 && share.speaks;  // all ranks read the same rows; one speaks of them
   const auto keep = encoder_of(o, model_dir, run_dir / "rejected.jsonl", first);
-  const TrainingDataOptions options =
+  TrainingDataOptions options =
       data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
+  // Evaluations ask as many questions at once as a round of training does.
+  if (algorithm_info(o.algorithm).asks_rows)
+    options.validation_batch_size = algorithm.batches_per_collection().value_or(1);
   const EncodeRow encode = [&algorithm, &keep = *keep](const Row& row) {
     Samples samples = algorithm.encode(row, keep.encoder);
     keep.count_media(samples);

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/random.h"
-#include "checkpoint/side_files.h"
 #include "checkpoint/vector_files.h"
 #include "checkpoint/weights.h"
 #include "models/seeing_decoder.h"
@@ -141,7 +140,8 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
           o.resume_from_checkpoint,
           o.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?"
                    : " holds an adapter; was it trained with --tuner_type lora?");
-  Json config = read_model_config(out.base);
+  Json config = out.config = read_model_config(out.base);
+  if (!o.lora()) out.side_files = SideFiles(out.base);
   if (head == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), out.base);
   std::string note;
   out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device, &note);
@@ -218,13 +218,12 @@ void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   }
   save_weights(*model, dir, o.max_shard_bytes, dtype, carried);
   if (!first) return;
-  Json config = read_model_config(base);
-  config.erase("quantization_config");  // what was packed has been taken out
-  if (model->head_kind() == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), base);
-  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
-      float_type_name(dtype);
-  write_file_atomic(dir / "config.json", config.dump(2) + "\n");
-  copy_side_files(base, dir);
+  Json saved = config;
+  saved.erase("quantization_config");  // what was packed has been taken out
+  if (model->head_kind() == Head::Scalar) saved = score_config(std::move(saved), o.own.score_head(), base);
+  saved[saved.contains("dtype") && !saved.contains("torch_dtype") ? "dtype" : "torch_dtype"] = float_type_name(dtype);
+  write_file_atomic(dir / "config.json", saved.dump(2) + "\n");
+  side_files.write(dir);
   if (model->head_kind() == Head::None)
     write_vector_files(dir, {.mean = o.all.value("pooling", "last") == "mean", .width = model->shape().hidden});
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/side_files.h"
 #include "checkpoint/weights.h"
 #include "cli/train.h"
 #include "dist/mesh.h"
@@ -22,8 +23,10 @@ struct TunedModel {
   std::unique_ptr<Model> model;
   std::optional<Adapter> adapter;  // of a LoRA run
   at::ScalarType dtype = at::kFloat;
-  std::filesystem::path base;  // the folder of the weights and side files
-  Carried carried;             // what of it is saved again, though nothing here reads it
+  std::filesystem::path base;  // the folder of the weights and side files, while it was loaded
+  Json config;                 // what stood there
+  SideFiles side_files;
+  Carried carried;  // what of it is saved again, though nothing here reads it
 
   // The base model, where it is there still: what a LoRA run began from. Absent when weights of the base are changed
   // (full, modules_to_save, biases, PiSSA).

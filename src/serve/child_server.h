@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another program's server as a child process: found on PATH, started, watched, ended.
+// A server as a child process, another program's or a copy of this one's: found on PATH, started, watched, ended.
 #pragma once
 
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,20 @@ std::optional<std::filesystem::path> program_on_path(const std::string& name);
 
 class ChildServer {
  public:
-  // The program and its arguments; Fault::Io when it cannot start.
-  explicit ChildServer(const std::vector<std::string>& words);
-  ~ChildServer();  // SIGTERM to it and its children, SIGKILL after ten seconds
+  struct Spec {
+    std::vector<std::string> words;  // the program, by its name on PATH or its path, and its arguments
+    std::string program = {};        // where it is in truth; empty: by its word
+    // Variables that it gets beside ours; nothing: one of ours that it does not get.
+    std::map<std::string, std::optional<std::string>> environment = {};
+    std::filesystem::path output = {};  // a file; empty: where ours goes
+    std::vector<int> cores = {};        // that it runs on; empty: all of ours
+  };
+  explicit ChildServer(const Spec& spec);  // Fault::Io when it cannot start
+  ~ChildServer();                          // SIGTERM to it and its children, SIGKILL after ten seconds
   ChildServer(const ChildServer&) = delete;
   ChildServer& operator=(const ChildServer&) = delete;
   std::optional<std::string> ended();  // how, once it has
+  void ask_to_end();                   // SIGTERM
 
  private:
   pid_t process_ = -1;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -27,6 +28,7 @@ struct Transfer {
   curl_slist* headers = nullptr;
   HttpAnswer head;
   bool begun = false;
+  std::string event;  // of a stream: what has come of the next one
   size_t server = 0;
   int64_t bytes = 0;
   const Stopwatch watch{};
@@ -39,6 +41,17 @@ struct Transfer {
     if (std::exchange(begun, true)) return;
     take_status();
     reply->begin(head);
+  }
+  bool streams() const { return head.content_type.starts_with("text/event-stream"); }
+  // Events of a stream go on as whole ones: where it breaks off, the rest must not be half of one.
+  std::string ready_part(std::string part) {
+    if (!streams()) return part;
+    event += part;
+    const size_t end = event.rfind("\n\n");
+    if (end == std::string::npos) return "";
+    std::string whole = event.substr(0, end + 2);
+    event.erase(0, end + 2);
+    return whole;
   }
   void take_status() {
     long status = 0;
@@ -65,8 +78,14 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   if (*t.gone) return 0;
   t.begin();
   t.bytes += static_cast<int64_t>(size * count);
-  t.reply->write(std::string(data, size * count));
+  if (std::string part = t.ready_part({data, size * count}); !part.empty()) t.reply->write(std::move(part));
   return size * count;
+}
+
+// The end of a stream whose server is lost, in the form of its API.
+std::string broken_off(const HttpCall& call, const ApiError& error) {
+  const std::string data = "data: " + error_answer(call, error).body + "\n\n";
+  return call.path.starts_with("/v1/messages") ? "event: error\n" + data : data + "data: [DONE]\n\n";
 }
 
 }  // namespace
@@ -87,9 +106,10 @@ bool answers_health(const std::string& base_url) {
 
 // All transfers on one thread, by libcurl's multi interface.
 struct Forwarder::Transfers {
-  const std::vector<std::string> base_urls;
-  std::vector<int64_t> busy = std::vector<int64_t>(base_urls.size());  // requests that each answers
-  const bool keeps_key;  // the client's key is the other server's business
+  std::vector<std::string> base_urls;  // empty: that copy is lost; guarded by `mutex`
+  const size_t copies = base_urls.size();
+  std::vector<int64_t> busy = std::vector<int64_t>(copies);  // requests that each answers
+  const bool keeps_key;                                      // the client's key is the other server's business
   const bool verbose;
   CURLM* const multi = curl_multi_init();
   std::mutex mutex;
@@ -131,16 +151,39 @@ struct Forwarder::Transfers {
       curl_multi_poll(multi, nullptr, 0, 1000, nullptr);
     }
   }
-  // Responses are kept by the server that made them: all go to the first.
-  size_t server_for(const HttpCall& call) const {
-    if (call.path.starts_with("/v1/responses")) return 0;
-    return static_cast<size_t>(std::min_element(busy.begin(), busy.end()) - busy.begin());
+  // Responses are kept by the server that made them: all go to the first. Nothing: nobody is there.
+  std::optional<size_t> server_for(const HttpCall& call) {
+    const std::lock_guard lock(mutex);
+    std::optional<size_t> best;
+    for (size_t i = 0; i < (call.path.starts_with("/v1/responses") ? 1 : copies); ++i)
+      if (!base_urls[i].empty() && (!best || busy[i] < busy[*best])) best = i;
+    return best;
+  }
+  std::string url_of(size_t server) {
+    const std::lock_guard lock(mutex);
+    return base_urls[server];
+  }
+  // Of a copy it is no fault of the request, and another try finds another copy, or this one again.
+  ApiError lost(const char* why) const {
+    return copies > 1 ? ApiError(503, str("The copy of the model that answered is lost (", why, "); ask again."))
+                      : ApiError(502, str("The server behind this one does not answer: ", why));
+  }
+  HttpAnswer lost_answer(const HttpCall& call, const char* why) const {
+    HttpAnswer answer = error_answer(call, lost(why));
+    if (copies > 1) answer.headers.emplace_back("Retry-After", "1");
+    return answer;
   }
   void start(std::unique_ptr<Transfer> t) {
+    const auto server = server_for(*t->call);
+    if (!server) {
+      t->reply->send(lost_answer(*t->call, "none is running at the moment"));
+      --active;
+      return;
+    }
     t->curl = curl_easy_init();
-    t->server = server_for(*t->call);
+    t->server = *server;
     ++busy[t->server];
-    curl_easy_setopt(t->curl, CURLOPT_URL, (base_urls[t->server] + t->call->target).c_str());
+    curl_easy_setopt(t->curl, CURLOPT_URL, (url_of(t->server) + t->call->target).c_str());
     curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(t->curl, CURLOPT_PROXY, "");
     curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, 10L);
@@ -170,9 +213,10 @@ struct Forwarder::Transfers {
     running.remove_if([&](const std::unique_ptr<Transfer>& t) {
       if (t->curl != curl) return false;
       if (result != CURLE_OK && !t->begun) {
-        t->reply->send(error_answer(
-            *t->call, ApiError(502, str("The server behind this one does not answer: ", curl_easy_strerror(result)))));
-        over(*t, 502);
+        HttpAnswer answer = lost_answer(*t->call, curl_easy_strerror(result));
+        const int status = answer.status;
+        t->reply->send(std::move(answer));
+        over(*t, status);
         return true;
       }
       if (t->call->method == "HEAD") {
@@ -182,8 +226,10 @@ struct Forwarder::Transfers {
         return true;
       }
       t->begin();
+      if (result == CURLE_OK && !t->event.empty()) t->reply->write(std::move(t->event));
+      if (result != CURLE_OK && t->streams()) t->reply->write(broken_off(*t->call, lost(curl_easy_strerror(result))));
       // Else dropping the reply cuts the connection: the client sees that it is not all.
-      if (result == CURLE_OK) t->reply->end();
+      if (result == CURLE_OK || t->streams()) t->reply->end();
       over(*t, t->head.status);
       return true;
     });
@@ -209,6 +255,11 @@ Forwarder::~Forwarder() = default;
 
 int64_t Forwarder::active() const { return transfers_->active; }
 
+void Forwarder::place_copy(size_t copy, const std::string& base_url) {
+  const std::lock_guard lock(transfers_->mutex);
+  transfers_->base_urls.at(copy) = base_url;
+}
+
 std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
   try {
     if (auto answer = access_.preflight(call)) {
@@ -225,7 +276,7 @@ std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
     }
     static const std::set<std::string> of_one = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep",
                                                  "/wake_up"};
-    if (transfers_->base_urls.size() > 1 && of_one.count(call.path))
+    if (transfers_->copies > 1 && of_one.count(call.path))
       throw ApiError(501, str(call.path,
                               " would change one of the copies of the model; name adapters when the server "
                               "is started: --adapters NAME=DIR"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes requests on to another server of the same API, or to the least busy of several, and its answers back as they
-// come: keys, logs and limits stay here.
+// come: keys, logs and limits stay here. A server that is lost meanwhile is told to its clients as an error that they
+// can repeat the request after: 503, or the last event of a stream.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,8 @@ class Forwarder : public HttpService {
   void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) override;
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
+  // Where a copy is now; empty: nowhere, and it is asked nothing until it is back. It may answer on another port then.
+  void place_copy(size_t copy, const std::string& base_url);
   void drain() { draining_ = true; }
   int64_t active() const;
 

@@ -73,6 +73,11 @@ class Algorithm {
   // update at which it stopped.
   virtual bool collects_by_policy() const { return false; }
 
+  // Losses that look at the whole update: before its passes, with the weights as they are then, `batches` get columns
+  // for them. All ranks call it together, with gradients off.
+  virtual bool looks_at_updates() const { return false; }
+  virtual void look_at(Actors& /*actors*/, Update& /*batches*/) {}
+
   // What this batch adds to the divisor of the step's loss, known before any forward pass.
   virtual double count(const Batch& batch) const = 0;
   // `batch` must outlive the backward pass. With gradients off this is the evaluation's loss.
@@ -82,6 +87,8 @@ class Algorithm {
   // names that get "eval_" in front.
   virtual Json evaluated(Comm& /*ranks*/) { return Json::object(); }
 
+  // Before an evaluation and a checkpoint, on all ranks together: what is under way elsewhere comes in.
+  virtual void settle(Actors& /*actors*/) {}
   // What it remembers of the run besides the weights, for a checkpoint; the same on every rank that goes on from it.
   virtual Json state() const { return Json::object(); }
   virtual void restore(const Json& /*state*/) {}

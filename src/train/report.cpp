@@ -2,7 +2,10 @@
 // The trainer's log lines, evaluation and checkpoints.
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -46,11 +49,15 @@ void Trainer::log_training() {
   progress_->note(str("loss ", rounded(line["loss"].get<double>(), 4)));
   loss_since_log_ = 0, logged_steps_ = 0;
   report(line);
+  for (const std::string& sign : signs_.see(line))
+    if (p_.log) log_warning("step ", step_, ": ", sign);
 }
 
 void Trainer::evaluate() {
   at::NoGradGuard no_grad;
   const Stopwatch watch;
+  p_.actors.step = step_;  // as the next collection finds it
+  p_.algorithm.settle(p_.actors);
   const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
@@ -161,14 +168,19 @@ Json Trainer::trainer_json() const {
 }
 
 // A disk that is full must not end a run that could go on: only the last save of a run throws. What failed at the last
-// step is tried once more.
+// step is tried again for a while.
 void Trainer::save(bool must) {
   save_due_ = false;
   if (p_.gradients) p_.gradients->rest();
+  p_.algorithm.settle(p_.actors);
   const Json window = log_window();  // of all ranks
-  const fs::path target = o_.output_dir / str("checkpoint-", step_);
-  const std::string failure = save_together(target, window);
-  require(failure.empty() || !must, Fault::Io, failure);
+  fs::path target = o_.output_dir / str("checkpoint-", step_);
+  std::string failure = save_together(target, window);
+  if (must && !failure.empty()) failure = save_at_last(target, window, std::move(failure));
+  require(
+      failure.empty() || !must, Fault::Io, failure, ". The weights of step ", step_, " are lost; ",
+      last_saved_ >= 0 ? str("the checkpoint of step ", last_saved_, " is whole") : "there is no earlier checkpoint",
+      ". --save_fallback_dir names a second place");
   if (failure.empty()) {
     last_saved_ = step_;
     if (p_.data_ranks.rank() == 0) after_save(target);
@@ -176,6 +188,32 @@ void Trainer::save(bool must) {
     log_warning("no checkpoint at step ", step_, ": ", failure,
                 step_ < max_steps_ ? ". Training goes on; earlier checkpoints are untouched" : "");
   }
+}
+
+// Nothing is trained any more, and what is not written is lost. All ranks count tries, not seconds, so that they agree.
+std::string Trainer::save_at_last(fs::path& target, const Json& window, std::string failure) {
+  const bool speaks = p_.data_ranks.rank() == 0;
+  const std::string name = target.filename();
+  std::vector<fs::path> places;
+  if (o_.loop.save_fallback_dir)
+    places.push_back(fs::path(*o_.loop.save_fallback_dir) / fs::absolute(o_.output_dir).filename() / name);
+  const double seconds = o_.loop.save_retry_seconds, pause = std::clamp(seconds / 30, 0.1, 10.0);
+  const auto tries = static_cast<int64_t>(std::ceil(seconds / pause));
+  for (int64_t i = 0; i <= tries; ++i) {
+    if (i == 0 && speaks && !places.empty())
+      log_warning("the last checkpoint is not written: ", failure, ". It goes to ", places[0].string());
+    if (i == 0 && speaks && places.empty() && tries > 0)
+      log_warning("the last checkpoint is not written: ", failure, ". It is tried again for ", seconds,
+                  " s (--save_retry_seconds): make room");
+    if (i > 0) std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    if (i == 1) places.push_back(target);
+    for (const fs::path& place : places)
+      if (failure = save_together(place, window); failure.empty()) {
+        target = place;
+        return failure;
+      }
+  }
+  return failure;
 }
 
 namespace {
@@ -198,9 +236,11 @@ Json updates_of_all(const Optimizer& optimizer, Comm& ranks) {
   return all;
 }
 
+// The first failure of all ranks', with the rank whose it is.
 std::string first_of(const std::string& mine, Comm& ranks) {
-  for (const std::string& text : gather_text(mine, ranks))
-    if (!text.empty()) return text;
+  const std::vector<std::string> all = gather_text(mine, ranks);
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty()) return all.size() > 1 ? str("rank ", rank, ": ", all[rank]) : all[rank];
   return "";
 }
 }  // namespace
@@ -214,11 +254,16 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
   const fs::path dir = gather_text(folder ? folder->dir().string() : "", p_.data_ranks)[0];
   if (dir.empty()) return first_of(failure, p_.data_ranks);
   const bool sliced = p_.gradients && p_.gradients->sliced();
+  if (sliced) {  // all or none go on: they gather weights together
+    failure = fs::is_directory(dir) ? ""
+                                    : str("this rank does not see ", dir.string(),
+                                          ": each rank writes its slice of the optimizer's state, so --output_dir must "
+                                          "be a folder that all share");
+    if (const std::string any = first_of(failure, p_.data_ranks); !any.empty()) return any;
+  }
   const Json updates = sliced ? updates_of_all(p_.optimizer, p_.data_ranks) : Json(p_.optimizer.steps_of());
   failure = why_not_written([&] {
     if (!first && !sliced) return;
-    require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
-            ": each rank writes its slice of the optimizer's state, so --output_dir must be a folder that all share");
     p_.save_model(dir);
     const GradientSync::Slice own = slice();
     if (!o_.loop.save_only_model && own.first) {
@@ -239,6 +284,7 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
 void Trainer::after_save(const fs::path& target) {
   log_info("Saving model checkpoint to ", target.string());
   result_.last_checkpoint = target;
+  if (target.parent_path() != o_.output_dir) return;  // the second place
   std::vector<fs::path> keep = {target};
   if (result_.best_checkpoint) keep.push_back(*result_.best_checkpoint);
   rotate_checkpoints(o_.output_dir, o_.loop.save_total_limit.value_or(0), keep);

@@ -34,7 +34,8 @@ void Rollout::ask_servers(const RolloutServerOptions& servers, bool sends) {
   if (!servers_)
     servers_ = std::make_unique<RolloutServers>(servers.server_urls(), servers.vllm_server_timeout, sends, save_);
   // Here, where all ranks are: they may have to write the weights together, and a rank without questions asks nothing.
-  servers_->answers({.prompts = {}, .seeds = {}, .sampling = {}, .version = version_ + 1});
+  version_of_servers_ = version_ + 1;  // 0 is that of a server that has been sent nothing
+  servers_->answers({.prompts = {}, .seeds = {}, .sampling = {}, .version = version_of_servers_});
 }
 
 void Rollout::rest() {
@@ -55,8 +56,8 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
   require(!servers_ || !seen, Fault::Usage,
           "rollout servers answer questions of text alone, and one has images, videos or sounds: leave "
           "--vllm_server_host away, so that the engine in this process answers");
-  if (servers_) {  // a version of 0 is that of a server that has been sent nothing
-    AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = version_ + 1};
+  if (servers_) {
+    AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = held_ ? version_of_servers_ : version_ + 1};
     for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(seeds.empty() ? sampling.seed + i : seeds.at(i));
     std::vector<FinishedAnswer> answers = servers_->answers(order);
     if (stop)

@@ -39,6 +39,9 @@ class Rollout {
   // From now on these answer, if any are named, and have the weights as they stand; `sends`: this rank gives them to
   // them. All ranks call it before each round.
   void ask_servers(const RolloutServerOptions& servers, bool sends);
+  // While they are held, servers answer by the weights that they were brought last: another thread may then ask them,
+  // one order at a time, while the policy's change.
+  void hold_servers(bool held) { held_ = held; }
   int64_t longest() const;  // tokens that a prompt and its answer may have together
 
   // While one lives, the engine stays awake between two calls, with all it has computed of the prompts.
@@ -56,7 +59,8 @@ class Rollout {
   Engine& awake(int64_t tokens);  // for texts of so many tokens
   void rest();                    // unless a shift goes on
   int shifts_ = 0;
-  int64_t version_ = 0, version_of_cache_ = 0;
+  int64_t version_ = 0, version_of_cache_ = 0, version_of_servers_ = 0;
+  bool held_ = false;
   const Model& policy_;
   const at::TensorOptions options_;
   EngineSpec spec_;

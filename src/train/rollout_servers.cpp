@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/rollout_servers.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -23,6 +23,10 @@ constexpr size_t kPieceBytes = 8 << 20;
 constexpr int64_t kReplyLimit = int64_t{1} << 30;
 constexpr int64_t kLongestAnswerSeconds = 3600;
 constexpr size_t kErrorBytes = 300;
+constexpr int64_t kAskLostAgainSeconds = 30;
+// Orders that a server has at a time, and into how many the questions of all are divided: what is left when the first
+// ones are done goes to whoever is free.
+constexpr size_t kOrdersAtOnce = 4, kOrdersOfServer = 8;
 
 // Nobody is there, for as long as one waits.
 struct Lost : Error {
@@ -39,13 +43,9 @@ RolloutServers::RolloutServers(const std::vector<std::string>& urls, int64_t tim
     : timeout_(timeout),
       sends_(sends),
       save_(std::move(save)),
-      folder_(fs::temp_directory_path() / str("apus-rollout-weights-", ::getpid())) {
-  for (const std::string& url : urls) servers_.push_back({.url = url});
-}
-
-RolloutServers::~RolloutServers() {
-  std::error_code code;
-  fs::remove_all(folder_, code);
+      scratch_(sends ? std::make_unique<ScratchFolder>("apus-rollout-weights") : nullptr),
+      folder_(sends ? scratch_->path() / "weights" : fs::path()) {
+  for (const std::string& url : urls) servers_.emplace_back().url = url;
 }
 
 // What it replies. While it cannot be reached it is asked again, until the time is over.
@@ -96,11 +96,33 @@ void RolloutServers::send(Server& server, int64_t version) {
   const Json took = post(server, "/process_weights_after_loading/", json_text(Json{{"version", version}}));
   require(took.value("version", int64_t{0}) == version, Fault::Io, "the rollout server ", server.url,
           " did not take the weights: ", took.dump().substr(0, kErrorBytes));
-  server.version = version;
+  server.version = version, ++server.sends;
+}
+
+void RolloutServers::lose(Server& server, const std::string& why) {
+  if (std::exchange(server.lost, true)) return;
+  server.lost_at = std::chrono::steady_clock::now();
+  log_warning("the rollout server ", server.url, " is lost: ", why, "; it is asked again later");
+}
+
+// One that answers again has begun anew: it is sent the weights.
+void RolloutServers::ask_lost_ones() {
+  const auto now = std::chrono::steady_clock::now();
+  for (Server& server : servers_) {
+    if (!server.lost || now - server.lost_at < std::chrono::seconds(std::min(timeout_, kAskLostAgainSeconds))) continue;
+    HttpRequest request{
+        .url = server.url + "/get_engine_type/", .headers = {"Content-Type: application/json"}, .post = "{}"};
+    if (const char* key = std::getenv("APUS_API_KEY")) request.headers.push_back(str("Authorization: Bearer ", key));
+    server.lost_at = now, server.lost = http_request(request).status != 200;
+    if (server.lost) continue;
+    server.version = 0;
+    log_info("the rollout server ", server.url, " is there again");
+  }
 }
 
 // All ranks save, as gathering weights may need them all; one sends.
 void RolloutServers::bring_up_to_date(int64_t version) {
+  ask_lost_ones();
   if (saved_ != version) {
     std::error_code code;
     if (sends_) fs::remove_all(folder_, code), make_writable_dir(folder_);
@@ -112,8 +134,7 @@ void RolloutServers::bring_up_to_date(int64_t version) {
     if (!server.lost && server.version != version) try {
         send(server, version);
       } catch (const Lost& error) {
-        server.lost = true;
-        log_warning("the rollout server ", server.url, " is lost: ", error.what());
+        lose(server, error.what());
       }
 }
 
@@ -125,7 +146,12 @@ bool RolloutServers::alive() const {
 std::vector<FinishedAnswer> RolloutServers::asked(Server& server, const AnswerOrder& order) {
   const std::string body = json_text(to_wire(order));
   const Stopwatch watch;
-  for (int attempt = 0;; ++attempt) try {
+  for (int attempt = 0;; ++attempt) {
+    const int64_t sends = [&] {
+      const std::lock_guard lock(server.sending);
+      return server.sends;
+    }();
+    try {
       const auto answers = answers_of_wire(post(server, "/generate_ids/", body));
       require(answers.size() == order.prompts.size(), Fault::Io, "the rollout server ", server.url, " gave ",
               answers.size(), " answers to ", order.prompts.size(), " prompts");
@@ -133,6 +159,8 @@ std::vector<FinishedAnswer> RolloutServers::asked(Server& server, const AnswerOr
     } catch (const Outdated& error) {
       if (sends_) {
         if (attempt > 1) throw Lost(Fault::Io, error.what());
+        const std::lock_guard lock(server.sending);
+        if (server.sends != sends) continue;  // another thread has sent them
         log_warning("the rollout server ", server.url, " has begun anew and is sent the weights again");
         send(server, order.version);
       } else {
@@ -140,50 +168,69 @@ std::vector<FinishedAnswer> RolloutServers::asked(Server& server, const AnswerOr
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
     }
+  }
+}
+
+// The questions in orders, the answers that have come.
+struct RolloutServers::Work {
+  explicit Work(const AnswerOrder& asked, size_t servers) : order(asked), answers(asked.prompts.size()) {
+    const size_t all = order.prompts.size(), size = std::max<size_t>(1, all / (kOrdersOfServer * servers));
+    for (size_t begin = 0; begin < all;) {
+      size_t end = std::min(all, begin + size);
+      while (end < all && order.prompts[end] == order.prompts[end - 1])
+        ++end;  // a question is read once for its answers
+      left.push_back({begin, end});
+      begin = end;
+    }
+  }
+  std::optional<std::pair<size_t, size_t>> take(const Server& server) {
+    const std::lock_guard lock(mutex);
+    if (server.lost || left.empty()) return std::nullopt;
+    const auto out = left.front();
+    left.pop_front();
+    return out;
+  }
+  const AnswerOrder& order;
+  std::vector<FinishedAnswer> answers;
+  std::mutex mutex;  // of all below, and of what servers are lost
+  std::deque<std::pair<size_t, size_t>> left;
+  std::string last_fault;
+};
+
+void RolloutServers::work_off(Server& server, Work& work) {
+  while (const auto range = work.take(server)) {
+    const auto [begin, end] = *range;
+    AnswerOrder part{.sampling = work.order.sampling, .version = work.order.version};
+    part.prompts.assign(work.order.prompts.begin() + static_cast<long>(begin),
+                        work.order.prompts.begin() + static_cast<long>(end));
+    part.seeds.assign(work.order.seeds.begin() + static_cast<long>(begin),
+                      work.order.seeds.begin() + static_cast<long>(end));
+    try {
+      std::vector<FinishedAnswer> answers = asked(server, part);
+      std::move(answers.begin(), answers.end(), work.answers.begin() + static_cast<long>(begin));
+    } catch (const Lost& error) {
+      const std::lock_guard lock(work.mutex);
+      work.left.push_front(*range), work.last_fault = str(server.url, " ", error.what());
+      lose(server, error.what());
+    }
+  }
 }
 
 std::vector<FinishedAnswer> RolloutServers::answers(const AnswerOrder& order) {
   bring_up_to_date(order.version);
-  std::vector<FinishedAnswer> out(order.prompts.size());
-  std::vector<size_t> left(order.prompts.size());
-  for (size_t i = 0; i < left.size(); ++i) left[i] = i;
-  std::string last_fault;
-  while (!left.empty()) {
-    require(alive(), Fault::Io, "no rollout server is left", last_fault.empty() ? "" : ": ", last_fault,
+  Work work(order, servers_.size());
+  while (!work.left.empty()) {
+    require(alive(), Fault::Io, "no rollout server is left", work.last_fault.empty() ? "" : ": ", work.last_fault,
             ". Start one again with apus rollout, and go on from the last checkpoint: --resume_from_checkpoint");
-    std::vector<Server*> asked_ones;
+    std::vector<Server*> there;
     for (Server& server : servers_)
-      if (!server.lost) asked_ones.push_back(&server);
-    struct Share {
-      size_t begin, end;
-      std::future<std::vector<FinishedAnswer>> answers;
-    };
-    std::vector<Share> shares;
-    for (size_t s = 0; s < asked_ones.size(); ++s) {
-      const size_t begin = left.size() * s / asked_ones.size(), end = left.size() * (s + 1) / asked_ones.size();
-      AnswerOrder part = order;
-      part.prompts.clear(), part.seeds.clear();
-      for (size_t k = begin; k < end; ++k) {
-        part.prompts.push_back(order.prompts[left[k]]);
-        part.seeds.push_back(order.seeds[left[k]]);
-      }
-      shares.push_back({begin, end, std::async(std::launch::async, [this, server = asked_ones[s], part] {
-                          return part.prompts.empty() ? std::vector<FinishedAnswer>() : asked(*server, part);
-                        })});
-    }
-    std::vector<size_t> again;
-    for (size_t s = 0; s < shares.size(); ++s) try {
-        std::vector<FinishedAnswer> answers = shares[s].answers.get();
-        for (size_t k = 0; k < answers.size(); ++k) out[left[shares[s].begin + k]] = std::move(answers[k]);
-      } catch (const Lost& error) {
-        asked_ones[s]->lost = true, last_fault = str(asked_ones[s]->url, " ", error.what());
-        log_warning("the rollout server ", asked_ones[s]->url, " is lost: ", error.what());
-        again.insert(again.end(), left.begin() + static_cast<long>(shares[s].begin),
-                     left.begin() + static_cast<long>(shares[s].end));
-      }
-    left = std::move(again);
+      if (!server.lost) there.push_back(&server);
+    std::vector<std::future<void>> workers;
+    for (size_t i = 0; i < kOrdersAtOnce * there.size(); ++i)
+      workers.push_back(std::async(std::launch::async, [&, i] { work_off(*there[i % there.size()], work); }));
+    for (std::future<void>& worker : workers) worker.get();
   }
-  return out;
+  return std::move(work.answers);
 }
 
 }  // namespace apus

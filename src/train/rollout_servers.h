@@ -3,12 +3,17 @@
 // a checkpoint or of an adapter, in pieces of a bounded size; every question says which version is to answer.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/scratch_folder.h"
 #include "engine/answer/answer_wire.h"
 
 namespace apus {
@@ -19,10 +24,10 @@ class RolloutServers {
   // the servers have them.
   using Save = std::function<void(const std::filesystem::path&)>;
   RolloutServers(const std::vector<std::string>& urls, int64_t timeout, bool sends, Save save);
-  ~RolloutServers();
 
-  // Divided over the servers that are left. A server that cannot be reached for `timeout` seconds is lost, which is
-  // said; the last one's loss is an error (Fault::Io). One that began anew meanwhile is sent the weights again.
+  // Each server takes further questions as it gets done with its own. One that cannot be reached for `timeout` seconds
+  // is lost, which is said; it is asked again before a later round. The last one's loss is an error (Fault::Io). One
+  // that began anew is sent the weights again.
   std::vector<FinishedAnswer> answers(const AnswerOrder& order);
 
  private:
@@ -30,19 +35,27 @@ class RolloutServers {
     std::string url;
     int64_t version = 0;  // that it was sent; 0: none
     bool lost = false;
+    std::chrono::steady_clock::time_point lost_at = {};
+    int64_t sends = 0;        // how often it was sent weights
+    std::mutex sending = {};  // several threads ask it
   };
+  struct Work;
   void bring_up_to_date(int64_t version);
+  void ask_lost_ones();
+  void lose(Server& server, const std::string& why);
+  void work_off(Server& server, Work& work);
   void send(Server& server, int64_t version);
   void send_file(const Server& server, const std::filesystem::path& file, int64_t version);
   std::vector<FinishedAnswer> asked(Server& server, const AnswerOrder& order);
   Json post(const Server& server, const std::string& path, const std::string& body, bool bytes = false) const;
   bool alive() const;
 
-  std::vector<Server> servers_;
+  std::deque<Server> servers_;
   const int64_t timeout_;
   const bool sends_;
   const Save save_;
-  std::filesystem::path folder_;  // of the version that was saved last
+  std::unique_ptr<ScratchFolder> scratch_;  // of the rank that sends
+  std::filesystem::path folder_;            // of the version that was saved last
   int64_t saved_ = 0;
 };
 

@@ -133,7 +133,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
     result_.best_checkpoint = path->get<std::string>();
   if (const auto best = saved.trainer.find("best_global_step"); best != saved.trainer.end() && best->is_number())
     result_.best_step = best->get<int64_t>();
-  if (p_.log) p_.log->replay(result_.log_history);
+  if (p_.log) p_.log->go_on_from(step_, result_.log_history);
   if (what.optimizer) p_.algorithm.restore(saved.progress.value("algorithm", Json::object()));
   if (!what.data) return;
   epoch_ = saved.epoch;

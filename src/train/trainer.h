@@ -20,6 +20,7 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/options/loop_options.h"
+#include "train/record/early_signs.h"
 #include "train/record/run_log.h"
 #include "train/record/schedule.h"
 #include "train/update_in_backward.h"
@@ -36,7 +37,8 @@ struct TrainerOptions {
   LoopOptions loop;  // as the command's flags say it
   uint64_t seed = 42;
   Forward forward;
-  int64_t token_groups = 0;  // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
+  bool wide_gradients = false;  // micro-batches add up in f32 (with several ranks their GradientSync does it)
+  int64_t token_groups = 0;     // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
   std::filesystem::path output_dir;
   Json exact, noted;  // see RunState
 };
@@ -160,6 +162,8 @@ class Trainer {
   void evaluate();
   void judge(const Json& line);  // is it the best so far?
   void save(bool must);
+  // The last save, after a failure: elsewhere, or again and again.
+  std::string save_at_last(std::filesystem::path& target, const Json& window, std::string failure);
   std::string save_together(const std::filesystem::path& target, const Json& window);  // why it failed; empty: saved
   void after_save(const std::filesystem::path& target);
   Json log_window();
@@ -182,6 +186,7 @@ class Trainer {
   int64_t logged_steps_ = 0, tokens_seen_ = 0;
   double loss_since_log_ = 0, last_norm_ = 0, last_lr_ = 0;
   Metrics metrics_;
+  EarlySigns signs_;
   TrainResult result_;
   Stopwatch watch_;
   std::unique_ptr<Progress> progress_;

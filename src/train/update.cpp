@@ -22,6 +22,7 @@
 #include "ops/ops.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
+#include "parallel/wide_gradient.h"
 #include "train/idle_pass.h"
 #include "train/rank_allocator.h"
 #include "train/rollout.h"
@@ -130,6 +131,9 @@ double Trainer::backward(Update& batches, double total, bool only_measured) {
       keep_step(batches.empty() ? nullptr : &batches.back());
     }
     if (sync) sync->finish(last);
+    if (!sync && !last && o_.wide_gradients)
+      for (const ParamGroup& group : p_.optimizer.groups())
+        for (const NamedParam& p : group.params) widen_gradient(p.tensor);
   }
   if (sync) sync->rest();
   if (sync && sync->passes_in_step() && !batches.empty()) spare_ = batches.front();
@@ -163,7 +167,14 @@ void Trainer::explained_memory(const std::function<void()>& work) const {
 Trainer::StepResult Trainer::step(Update batches) {
   if (p_.begins_step) p_.begins_step(step_ + 1);
   StepResult result;
-  explained_memory([&] { result = compute(batches); });
+  explained_memory([&] {
+    if (p_.algorithm.looks_at_updates()) {
+      const at::NoGradGuard no_grad;
+      const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
+      p_.algorithm.look_at(p_.actors, batches);
+    }
+    result = compute(batches);
+  });
   return result;
 }
 

@@ -83,6 +83,25 @@ TEST(Grpo, DividingTheAnswersChangesNothing) {
   }
 }
 
+// Nor do the losses that treat some tokens apart: those are the highest of the whole update.
+TEST(Grpo, TokensAreChosenFromTheWholeUpdate) {
+  GoldenRun run;
+  for (const char* name : {"dapo", "clip_cov", "kl_cov", "uncertain"}) {
+    GrpoOptions o;
+    o.loss_type = std::string(name) == "uncertain" ? "dapo" : name;
+    o.cov_ratio = 0.2, o.clip_cov_low = 0.01, o.beta = 0;
+    if (o.loss_type != name) o.top_entropy_quantile = 0.3;
+    const test::Step1 whole = run.step(o, 1, 6);
+    for (const int64_t batch : {1, 2, 3}) {
+      const test::Step1 parts = run.step(o, 1, batch);
+      EXPECT_NEAR(whole.loss, parts.loss, 1e-5 * (1 + std::abs(whole.loss))) << name << " " << batch;
+      EXPECT_NEAR(whole.norm, parts.norm, 1e-5 * whole.norm) << name << " " << batch;
+    }
+    o.top_entropy_quantile = 1, o.loss_type = "dapo";
+    if (name != o.loss_type) EXPECT_GT(std::abs(whole.norm - run.step(o, 1, 6).norm), 1e-4) << name << " does nothing";
+  }
+}
+
 TEST(Grpo, HasNoGradientWhereRewardsAreAlike) {
   GoldenRun run;
   std::string text = read_file(run.folder.path / "rollouts.jsonl"), flat;

@@ -35,6 +35,11 @@ TEST(KlEstimates, FollowTheVectors) {
     EXPECT_NEAR(k3.item<double>(), v.k3, 2e-6);
     EXPECT_NEAR(torch::autograd::grad({k3.sum()}, {now})[0].item<double>(), v.slope, 2e-6);
   }
+  // Unbounded, as TRL's.
+  at::Tensor far = one(-3).requires_grad_(true);
+  const at::Tensor k3 = kl_of_tokens(far, one(0), KlEstimate::K3, false);
+  EXPECT_NEAR(k3.item<double>(), 16.085537, 2e-6);
+  EXPECT_NEAR(torch::autograd::grad({k3.sum()}, {far})[0].item<double>(), -19.085537, 2e-6);
 }
 
 // KL-F and KL-L.

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "algos/policy/policy_loss.h"
+#include "algos/policy/token_picks.h"
 
 namespace apus::fixture {
 
@@ -70,9 +71,22 @@ inline Result reduced(const PolicyTokens& t, const at::Tensor& loss_N, Normalise
   return {loss.item<double>(), gradient};
 }
 
+inline double sum_of_one_rank(double x) { return x; }
+
+// With the tokens that the loss treats apart, these being the whole update.
+inline PolicyTokens picked(const std::string& name, PolicyTokens t, const PolicyOptions& o) {
+  const auto pick_by = policy_loss_named(name).pick_by;
+  if (!pick_by) return t;
+  const at::Tensor value_N = pick_by(t, o,
+                                     {.advantage = mean_of_update({t.advantage_N}, sum_of_one_rank),
+                                      .logprob = mean_of_update({t.logprob_N}, sum_of_one_rank)});
+  t.picked_N = highest_tokens({value_N}, o.cov_ratio, sum_of_one_rank)[0];
+  return t;
+}
+
 inline Result loss_of(const std::string& name, const PolicyTokens& t, const PolicyOptions& o) {
   const PolicyLossInfo& info = policy_loss_named(name);
-  return reduced(t, info.token_loss(t, o), info.normaliser);
+  return reduced(t, info.token_loss(picked(name, t, o), o), info.normaliser);
 }
 
 }  // namespace apus::fixture

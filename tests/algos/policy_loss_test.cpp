@@ -15,6 +15,7 @@ namespace {
 
 using fixture::expect_near;
 using fixture::loss_of;
+using fixture::picked;
 using fixture::Rows;
 using fixture::tokens;
 
@@ -244,20 +245,14 @@ TEST(PolicyLoss, OfCovarianceTouchesTheHighestToken) {
   const at::Tensor cov = (t.advantage_N - t.advantage_N.mean()) * (t.logprob_N - t.logprob_N.mean()).detach();
   const int64_t best = cov.argmax().item<int64_t>();
   const at::Tensor plain = policy_loss_named("dapo").token_loss(t, o),
-                   kl = policy_loss_named("kl_cov").token_loss(t, o);
+                   kl = policy_loss_named("kl_cov").token_loss(picked("kl_cov", t, o), o);
   const at::Tensor unclipped = -t.log_ratio().exp() * t.advantage_N;
   for (int64_t i = 0; i < 8; ++i)
     EXPECT_NEAR(kl[i].item<double>() - unclipped[i].item<double>(),
                 i == best ? t.log_ratio()[i].abs().item<double>() : 0, 1e-12);
-  const at::Tensor clip = policy_loss_named("clip_cov").token_loss(t, o);
+  const at::Tensor clip = policy_loss_named("clip_cov").token_loss(picked("clip_cov", t, o), o);
   EXPECT_EQ(clip.eq(plain).logical_not().sum().item<int64_t>(), 1) << "one token is dropped";
   EXPECT_EQ(clip.eq(0).sum().item<int64_t>(), 1);
-}
-
-TEST(PolicyLoss, MasksByEntropy) {
-  const at::Tensor entropy = at::tensor({0.1, 0.9, 0.5, 0.3, 0.7}, at::kDouble);
-  expect_near(most_uncertain(entropy, 0.4).to(at::kDouble), {{0, 1, 0, 0, 1}});
-  EXPECT_EQ(most_uncertain(entropy, 1).sum().item<int64_t>(), 5);
 }
 
 }  // namespace

@@ -34,6 +34,10 @@ inline Step1 step_of(Algorithm& algorithm, Actors actors, const std::vector<Samp
   for (const NamedParam& p : params) p.tensor.mutable_grad().reset();
   std::vector<Update> updates = algorithm.collect(actors, micro_batches);
   Update& update = updates.at(0);
+  if (algorithm.looks_at_updates()) {
+    const at::NoGradGuard no_grad;
+    algorithm.look_at(actors, update);
+  }
   double total = 0;
   for (Batch& batch : update) total += algorithm.count(batch);
   Step1 out;

@@ -6,9 +6,11 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <csignal>
 #include <numeric>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -126,6 +128,24 @@ TEST(StopFlags, RememberASignalAndGiveHandlersBack) {
   }
   ::sigaction(SIGTERM, nullptr, &after);
   EXPECT_EQ(before.sa_handler, after.sa_handler);
+}
+
+TEST(StopFlags, OneWishMayComeTwiceAtOnce) {
+  StopFlag stop;
+  ::raise(SIGUSR1);
+  ::raise(SIGUSR1);  // as from a scheduler and from the launcher
+  EXPECT_EQ(stop.signal(), SIGUSR1);
+}
+
+TEST(StopFlags, ALaterSignalEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        StopFlag stop;
+        ::raise(SIGTERM);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+        ::raise(SIGTERM);
+      },
+      testing::KilledBySignal(SIGTERM), "");
 }
 
 }  // namespace

@@ -27,6 +27,18 @@ std::string became(const OwnFlags& own, const std::string& name) {
   return join(Flags(at + 1, end), " ");
 }
 
+// A round of 4 updates of 8 answers, on 2 ranks.
+TEST(Megatron, RoundsAreCountedInUpdates) {
+  const Flags grpo = {"--model", "m", "--rlhf_type", "grpo", "--global_batch_size", "8", "--steps_per_generation", "4"};
+  const OwnFlags own = own_flags(grpo, {.ranks = 2, .command = "rlhf"});
+  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");
+  EXPECT_EQ(became(own, "steps_per_generation"), "16");
+  EXPECT_EQ(std::count(own.arguments.begin(), own.arguments.end(), "--steps_per_generation"), 1);
+  EXPECT_EQ(became(own_flags({"--model", "m", "--rlhf_type", "grpo"}, {.ranks = 2, .command = "rlhf"}),
+                   "steps_per_generation"),
+            "absent");
+}
+
 TEST(Megatron, BatchesAndRates) {
   const OwnFlags own = own_flags({"--model",
                                   "m",

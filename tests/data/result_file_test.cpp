@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/random.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -53,6 +54,35 @@ class ResultFileTest : public ::testing::Test {
   fs::path dir;
   std::string path;
 };
+
+TEST_F(ResultFileTest, AnswersOfAnotherModelAreRefused) {
+  const Json by = {{"model", "a"}, {"temperature", 0}}, other = {{"model", "b"}, {"temperature", 0}};
+  const auto opened = [&](const Json& made_by, bool resume = true, std::optional<int> process = {}) {
+    return ResultFile({.path = path, .resume = resume, .process = process, .made_by = made_by});
+  };
+  {
+    ResultFile first = opened(by);
+    first.finished_before(0, key(0));
+    first.begin();
+    first.add(0, record(0));
+    first.close();
+  }
+  EXPECT_EQ(opened(by).finished_before(0, key(0)), "a");
+  const std::string text = test::refusal(Fault::Usage, [&] { opened(other); });
+  test::expect_says(text, R"(answers that were made otherwise: model: "a" there, "b" here)");
+  opened(other, /*resume=*/false);  // made anew
+  fs::remove(path + ".made_by.json");
+  test::expect_says(test::refusal(Fault::Usage, [&] { opened(by); }), "says which model made them");
+  ResultFile({.path = path, .resume = false}).forget();
+  // One of several processes has got as far as its journal.
+  for (const int process : {0, 1}) {
+    ResultFile journal = opened(by, true, process);
+    journal.begin();
+    if (process == 1) journal.add(1, record(1));
+  }
+  EXPECT_EQ(opened(by).finished_before(1, key(1)), "a");
+  test::expect_says(test::refusal(Fault::Usage, [&] { opened(other); }), "model: ");
+}
 
 TEST_F(ResultFileTest, KeysForgetTheAnswer) {
   EXPECT_EQ(row_key(record(3, "x")), row_key(record(3, "y")));

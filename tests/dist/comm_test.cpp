@@ -16,7 +16,9 @@
 #include "base/clock.h"
 #include "device/agree.h"
 #include "dist/comm_check.h"
+#include "dist/shared_folder.h"
 #include "dist/world.h"
+#include "tests/folder.h"
 #include "tests/rank_body.h"
 #include "tests/refusal.h"
 
@@ -41,6 +43,23 @@ TEST(Comm, EveryCollectiveIsRight) {
     const test::Ranks r = run_ranks(ranks, "comm.check", {"cpu"});
     EXPECT_EQ(r.code, 0) << r.said;
   }
+}
+
+const RankBody folders("comm.folders", [](const auto& arguments) {
+  World world({.device = "cpu", .timeout_s = 60});
+  const std::filesystem::path own = arguments[static_cast<size_t>(world.rank()) % arguments.size()];
+  require_shared_folder(own, world.host(), 1, "--deepspeed zero3");
+  EXPECT_TRUE(std::filesystem::is_empty(own));
+});
+
+TEST(SharedFolder, IsRefusedAtOnceWhereARankDoesNotSeeIt) {
+  const test::Folder one, other;
+  const test::Ranks shared = run_ranks(3, "comm.folders", {one.path.string()});
+  EXPECT_EQ(shared.code, 0) << shared.said;
+  const test::Ranks apart = run_ranks(3, "comm.folders", {one.path.string(), other.path.string()});
+  EXPECT_EQ(apart.code, exit_code(Fault::Usage)) << apart.said;
+  expect_says(apart.said, "is not seen by rank 1 on ");
+  expect_says(apart.said, "With --deepspeed zero3 each rank writes its part of a checkpoint");
 }
 
 const RankBody types("comm.types", [](const auto&) {

@@ -127,6 +127,15 @@ P
       --num_train_epochs 4 $([ $ranks = 1 ] || echo --deepspeed zero3)
   done
   numbers_alike replay1 replay2 loss grad_norm kl
+  # The tokens that a loss treats apart are those of the whole update on all ranks.
+  for loss in "clip_cov --clip_cov_low 1e-3 --cov_ratio 0.2" "kl_cov --cov_ratio 0.2" "dapo --top_entropy_quantile 0.3"; do
+    rm -rf chosen1 chosen2
+    for ranks in 1 2; do
+      rl $ranks chosen$ranks grpo --replay_rollouts "$PWD/replay.jsonl" --num_generations 4 --per_device_train_batch_size $((6 / ranks)) --beta 0 \
+        --tuner_type full --num_train_epochs 3 --loss_type $loss
+    done
+    numbers_alike chosen1 chosen2 loss grad_norm
+  done
   # The likeliest answers are the same however many ask: a critic that is shared out too, and a teacher.
   for ranks in 1 2; do
     share=$([ $ranks = 1 ] || echo --deepspeed zero3)
@@ -325,6 +334,14 @@ experts)  # mixtures: matrices, experts or both shared out; full, LoRA and DoRA 
   run 1 2 again "${lora[@]}" --expert_model_parallel_size 2 --deepspeed zero1 --resume_from_checkpoint lora2/checkpoint-2
   alike lora2 again 2 || fail "a resumed run has other losses"
   weights_alike lora1/checkpoint-4 lora2/checkpoint-4 || fail "LoRA on experts: another adapter"
+  # Dropout masks are those of one process: of the place that a row had before it was sent.
+  for kind in "" "--use_dora true"; do
+    rm -rf dropped1 dropped2
+    run 1 1 dropped1 "${lora[@]}" --lora_dropout 0.3 $kind
+    run 1 2 dropped2 "${lora[@]}" --lora_dropout 0.3 $kind --expert_model_parallel_size 2
+    alike dropped1 dropped2 || fail "LoRA with dropout on experts: other losses $kind"
+    ! alike lora1 dropped2 2>/dev/null || fail "dropout does nothing"
+  done
   run 1 1 dora1 "${lora[@]}" --use_dora true
   run 2 4 dora4 "${lora[@]}" --use_dora true --tensor_model_parallel_size 2 --expert_model_parallel_size 2
   alike dora1 dora4 || fail "DoRA on experts: other losses"
@@ -439,7 +456,7 @@ serve)  # a server over ranks: copies of a model in halves; a lost rank ends it
   kill -TERM $alone $four
   wait $alone || fail "one process: exit code $?"
   code=0; wait $four || code=$?
-  [ $code = 143 ] || { cat four.log >&2; fail "stopped: exit code $code"; }
+  [ $code = 0 ] || { cat four.log >&2; fail "stopped: exit code $code"; }
   start lost.log --tensor_model_parallel_size 2
   lost=$!
   ready lost.log $lost
@@ -480,14 +497,63 @@ kill)  # one rank is killed: told by name, nobody stays
   says out.log "rank 1 was ended by signal 9"
   if kill -0 "$other" 2>/dev/null; then fail "rank 0 is left behind"; fi
   ;;
-stop)  # Ctrl-C: all ranks stop together, with a checkpoint
-  train 2 cpu out --max_steps 100000 --save_strategy no &
-  shell=$!
-  training out.log $shell
-  kill -TERM "$(pgrep -P $shell -f 'apus sft')"
-  code=0; wait $shell || code=$?
-  [ $code = 143 ] || fail "exit code $code"
-  says out.log "Saving model checkpoint"
+stop)  # Ctrl-C, SIGTERM, SIGUSR1: all ranks stop together, with a checkpoint
+  for signal in TERM USR1; do
+    train 2 cpu out$signal --max_steps 100000 --save_strategy no &
+    shell=$!
+    training out$signal.log $shell
+    kill -$signal "$(pgrep -P $shell -f 'apus sft')"
+    code=0; wait $shell || code=$?
+    [ $code = $((128 + $(kill -l $signal))) ] || fail "$signal: exit code $code"
+    says out$signal.log "Saving model checkpoint"
+  done
+  ;;
+machines)  # two launchers, as on two machines: a stop of one, folders that they do not share, names, variables of pods
+  node() {  # node RANK OUT FLAGS...
+    local rank=$1 out=$2
+    shift 2
+    # $within runs it where other files lie under the same paths
+    NNODES=2 NODE_RANK=$rank NPROC_PER_NODE=1 MASTER_ADDR=${address:-127.0.0.1} MASTER_PORT=$port ${within:-} "$apus" sft --model model \
+      --dataset rows.jsonl --device cpu --output_dir "$out" --add_version false --torch_dtype float32 --logging_steps 1 \
+      --gradient_accumulation_steps 2 "$@" >"$out.$rank.log" 2>&1
+  }
+  both() {  # both CODE OUT FLAGS...: each ends with this code
+    local expected=$1 out=$2 codes=""
+    shift 2
+    port=$((20000 + RANDOM % 20000))
+    node 0 "$out" "$@" & local first=$!
+    within=${elsewhere:-} node 1 "$out" "$@" & local second=$!
+    for pid in $first $second; do code=0; wait $pid || code=$?; codes="$codes $code"; done
+    [ "$codes" = " $expected $expected" ] || { cat "$out".?.log >&2; fail "$out: exit codes$codes"; }
+  }
+  # One is signalled: on the other it is no failure either.
+  port=$((20000 + RANDOM % 20000))
+  node 0 stopped --max_steps 100000 --save_strategy no & first=$!
+  node 1 stopped --max_steps 100000 --save_strategy no & second=$!
+  training stopped.0.log $first
+  kill -TERM "$(pgrep -P $first -f 'apus sft')"
+  for pid in $first $second; do code=0; wait $pid || code=$?; [ $code = 143 ] || fail "stopped: exit code $code"; done
+  says stopped.0.log "Saving model checkpoint"
+  says stopped.1.log "the ranks of this machine have stopped, as those of another one were asked to"
+  if grep -q ERROR stopped.1.log; then cat stopped.1.log >&2; fail "a clean stop is told as an error"; fi
+  # The second one has another disk under the same path.
+  if unshare -rm true 2>/dev/null; then
+    mkdir apart
+    printf '#!/bin/sh\nexec unshare -rm sh -c "mount -t tmpfs none %s/apart && exec \\"\\$@\\"" sh "$@"\n' "$PWD" >apart.sh
+    chmod +x apart.sh
+    export elsewhere=$PWD/apart.sh
+    both 2 apart/zero3 --deepspeed zero3 --max_steps 2 --ddp_timeout 6
+    says apart/zero3.0.log "is not seen by rank 1 on .*With --deepspeed zero3 each rank writes its part of a checkpoint"
+    both 0 apart/whole --max_steps 2
+    elsewhere=""
+    [ -f apart/whole/checkpoint-2/adapter_model.safetensors ] || fail "the first rank writes alone, and has not"
+  fi
+  # A name that nobody knows, and pods that would each train alone.
+  address=no-such-machine.invalid both 6 nowhere --max_steps 2
+  says nowhere.1.log "'no-such-machine.invalid' .MASTER_ADDR. does not resolve on this machine"
+  code=0; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 train 2 cpu pods --max_steps 2 || code=$?
+  [ $code = 2 ] || fail "pods: exit code $code"
+  says pods.log "RANK=1 of WORLD_SIZE=2 .*without NNODES would let each train alone: set NNODES"
   ;;
 nan)  # one row of one rank has an infinite loss: both leave the update out, and go on as one process does
   printf '{"messages":[{"role":"user","content":"question"},{"role":"assistant","content":"too heavy","loss_scale":1e38}]}\n' >>rows.jsonl

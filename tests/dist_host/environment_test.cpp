@@ -127,6 +127,43 @@ TEST(LaunchPlan, FollowsItsVariables) {
   EXPECT_EQ(read_launch(of({{"NNODES", "1"}}))->port, 0);  // any
 }
 
+TEST(LaunchPlan, TakesTorchrunsDefaults) {
+  const auto plan = read_launch(of({{"PET_NPROC_PER_NODE", "4"},
+                                    {"PET_NNODES", "2:2"},
+                                    {"PET_NODE_RANK", "1"},
+                                    {"PET_MASTER_ADDR", "head"},
+                                    {"PET_MASTER_PORT", "23456"}}));
+  EXPECT_EQ(plan->ranks, 4);
+  EXPECT_EQ(plan->nodes, 2);
+  EXPECT_EQ(plan->node, 1);
+  EXPECT_EQ(plan->address, "head");
+  EXPECT_EQ(plan->port, 23456);
+  // A pod of PyTorchJob that is one process: RANK and WORLD_SIZE say all.
+  const Variables pod{{"PET_NPROC_PER_NODE", "auto"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
+  EXPECT_FALSE(read_launch(of(pod)));
+  EXPECT_EQ(read_rank(of(pod)).rank, 1);
+  expect_complaint({{"PET_NPROC_PER_NODE", "auto"}}, {"PET_NPROC_PER_NODE=auto", "NPROC_PER_NODE=8"});
+  expect_complaint({{"PET_NPROC_PER_NODE", "2"}, {"PET_NNODES", "1:4"}}, {"PET_NNODES=1:4", "fixed number"});
+  expect_complaint({{"NPROC_PER_NODE", "2"}, {"PET_NPROC_PER_NODE", "4"}},
+                   {"NPROC_PER_NODE=2", "PET_NPROC_PER_NODE=4", "unset one"});
+}
+
+TEST(LaunchPlan, RefusesToTrainAloneBesideOtherPods) {
+  const auto pod = [](Variables more) {
+    more.insert({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}});
+    return more;
+  };
+  expect_complaint(pod({{"NPROC_PER_NODE", "2"}}), {"RANK=1 of WORLD_SIZE=2", "NPROC_PER_NODE=2", "set NNODES"});
+  expect_complaint(pod({{"PET_NPROC_PER_NODE", "2"}}), {"without NNODES would let each train alone"});
+  expect_complaint(pod({{"NPROC_PER_NODE", "2"}, {"NNODES", "2"}, {"NODE_RANK", "0"}}), {"RANK=1", "NODE_RANK=0"});
+  expect_complaint(pod({{"NPROC_PER_NODE", "2"}, {"NNODES", "3"}, {"NODE_RANK", "1"}}), {"WORLD_SIZE=2", "3 machines"});
+  EXPECT_EQ(read_launch(of(pod({{"NPROC_PER_NODE", "2"}, {"NNODES", "2"}, {"NODE_RANK", "1"}})))->nodes, 2);
+  // As some operators count: all processes, and a pod alone.
+  EXPECT_EQ(
+      read_launch(of({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"PET_NPROC_PER_NODE", "2"}, {"PET_NNODES", "1"}}))->ranks,
+      2);
+}
+
 TEST(LaunchPlan, InsideAnotherStarter) {
   const std::map<std::string, std::string> mpi{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}},
       slurm{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}},

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "tests/folder.h"
 #include "tests/rank_body.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -59,6 +60,38 @@ TEST(Launcher, TellsTheCauseOnceAndEndsTheRest) {
   EXPECT_NE(r.said.find("rank 1: row 7 is broken"), std::string::npos) << r.said;
   EXPECT_EQ(r.said.find("lost rank 1"), std::string::npos) << r.said;
   EXPECT_LT(watch.seconds(), 30);
+}
+
+const RankBody stopped("launcher.stopped", [](const auto&) {
+  if (my_rank() == 1) pause_s(0.5);
+  std::exit(128 + SIGTERM);  // as asked by ranks of another machine, which somebody signalled
+});
+
+TEST(Launcher, AStopThatWasAskedForElsewhereIsNoFailure) {
+  const test::Ranks r = run_ranks(2, "launcher.stopped");
+  EXPECT_EQ(r.code, 128 + SIGTERM) << r.said;
+  EXPECT_EQ(r.said.find("ERROR"), std::string::npos) << r.said;
+  EXPECT_NE(r.said.find("have stopped, as those of another one were asked to"), std::string::npos) << r.said;
+}
+
+const RankBody teller("launcher.teller", [](const auto&) {
+  require(my_rank() != 1, Fault::Io, "rank 0: cannot write x");
+  pause_s(600);
+});
+
+TEST(Launcher, LeavesTheNameOfTheRankThatATextIsAbout) {
+  const test::Ranks r = run_ranks(2, "launcher.teller");
+  EXPECT_EQ(r.code, exit_code(Fault::Io)) << r.said;
+  EXPECT_EQ(r.said.find("rank 1: rank 0"), std::string::npos) << r.said;
+}
+
+TEST(Launcher, NamesAMachineThatDoesNotResolve) {
+  const LaunchPlan plan{.nodes = 2, .node = 1, .address = "no-such-machine.invalid"};
+  const Stopwatch watch;
+  const std::string text =
+      test::refusal(Fault::Comm, [&] { launch({.plan = plan, .argv = {"ranks"}, .log_dir = "/tmp"}); });
+  test::expect_says(text, "'no-such-machine.invalid' (MASTER_ADDR) does not resolve on this machine");
+  EXPECT_LT(watch.seconds(), 60);
 }
 
 const RankBody killed("launcher.killed", [](const auto&) {
@@ -109,7 +142,7 @@ int signalled_launcher(int signal, const fs::path& dir) {
 }
 
 TEST(Launcher, PassesSignalsOn) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     const test::Folder folder;
     EXPECT_EQ(signalled_launcher(signal, folder.path), 128 + signal);
   }

@@ -227,6 +227,33 @@ const RankBody unused("data_parallel.unused", [](const auto&) {
   EXPECT_EQ(all.grad()[0].item<double>(), 2.0 * n);
 });
 
+// 1 and 2^-9 are 1 again in bf16, which has eight bits; over micro-batches and over ranks alike.
+const RankBody wide_sums("data_parallel.wide", [](const auto&) {
+  World world({.device = "cpu", .timeout_s = 60});
+  const double small = 1.0 / 512, n = world.size();
+  for (const bool wide : {false, true}) {
+    const at::Tensor leaf = at::zeros({3}, at::kBFloat16).requires_grad_(true);
+    GradientSum sum({{"leaf", leaf}}, world.devices(), {.wide = wide});
+    sum.begin(/*last=*/false);
+    (leaf * (world.rank() == 0 ? 1.0 : small)).sum().backward();
+    sum.finish(/*last=*/false);
+    sum.begin();
+    (leaf * small).sum().backward();
+    sum.finish();
+    EXPECT_EQ(leaf.grad().scalar_type(), wide ? at::kFloat : at::kBFloat16);
+    const double exact = 1 + (2 * n - 1) * small;
+    if (wide)
+      EXPECT_EQ(leaf.grad()[1].item<double>(), exact);
+    else
+      EXPECT_NE(leaf.grad()[1].item<double>(), exact);
+  }
+});
+
+TEST(GradientSum, WideSumsKeepWhatTheTypeOfTheWeightsLoses) {
+  const test::Ranks r = run_ranks(2, "data_parallel.wide");
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
 TEST(GradientSum, UnusedParametersAndMissingBackwardPasses) {
   for (const int ranks : {2, 3}) {
     const test::Ranks r = run_ranks(ranks, "data_parallel.unused");

@@ -13,6 +13,7 @@
 #include "base/lines.h"
 #include "run/runner.h"
 #include "tests/golden.h"
+#include "tests/refusal.h"
 #include "tests/run/tiny_model.h"
 
 namespace apus {
@@ -101,6 +102,7 @@ TEST_F(Infer, GoesOnAfterACut) {
     kept["response"] = "kept from before";
     journal << json_text({{"row", 8}, {"record", kept}}) << "\n";
   }
+  fs::copy_file(dir() / "whole.jsonl.made_by.json", path + ".made_by.json");
   const auto again = run(options("cut.jsonl"));
   ASSERT_EQ(again.size(), 20u);
   for (size_t i = 0; i < 20; ++i)
@@ -109,6 +111,16 @@ TEST_F(Infer, GoesOnAfterACut) {
   InferOptions anew = options("cut.jsonl");
   anew.resume = false;
   EXPECT_EQ(run(anew), all);
+  InferOptions other = options("cut.jsonl");
+  other.seed = 43;
+  test::expect_says(test::refusal(Fault::Usage, [&] { apus_run_command("infer", &other); }), "seed: 42 there, 43 here");
+  InferOptions model = options("cut.jsonl");
+  model.model = (dir() / "another").string();
+  InitOptions init;
+  init.preset = "tiny", init.output_dir = model.model, init.torch_dtype = "float32", init.seed = 4;  // 3 is the first's
+  ASSERT_EQ(apus_run_command("init", &init), 0);
+  test::expect_says(test::refusal(Fault::Usage, [&] { apus_run_command("infer", &model); }),
+                    "holds answers that were made otherwise: model: ");
 }
 
 TEST_F(Infer, LogProbsAndStopWords) {

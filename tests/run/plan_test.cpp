@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
 
-struct Ran {
+struct ProgramEnd {
   int exit = -1;
   double peak = 0;  // bytes resident, of its whole life
 };
@@ -47,7 +47,7 @@ pid_t start_program(Words words, const fs::path& output, const Variables& variab
 }
 
 // Whether it has ended; if not, looks at its peak, which only grows.
-bool watch(pid_t child, Ran& ran) {
+bool watch(pid_t child, ProgramEnd& ran) {
   int status = 0;
   if (::waitpid(child, &status, WNOHANG) != 0) {
     ran.exit = std::max(ran.exit, WIFEXITED(status) ? WEXITSTATUS(status) : 128);
@@ -64,7 +64,7 @@ bool watch(pid_t child, Ran& ran) {
 }
 
 // Runs the program as so many ranks, and finds the peak of the largest.
-Ran run_program(const Words& words, const fs::path& output, int ranks = 1) {
+ProgramEnd run_program(const Words& words, const fs::path& output, int ranks = 1) {
   std::vector<pid_t> running;
   const std::string port = str(free_port().value());
   for (int r = 0; r < ranks; ++r) {
@@ -74,7 +74,7 @@ Ran run_program(const Words& words, const fs::path& output, int ranks = 1) {
                    {"MASTER_PORT", port}, {"LOCAL_WORLD_SIZE", str(ranks)}, {"MASTER_ADDR", "127.0.0.1"}};
     running.push_back(start_program(words, r == 0 ? output : fs::path(output.string() + str(r)), variables));
   }
-  Ran ran;
+  ProgramEnd ran;
   while (!running.empty()) {
     std::erase_if(running, [&](pid_t child) { return watch(child, ran); });
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -125,7 +125,7 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
     const fs::path path = dir() / (dtype + "-" + act), file = dir() / (act + ".json");
     if (!fs::exists(path / "config.json")) {
       write_file_atomic(file, config(act).dump());
-      const Ran made =
+      const ProgramEnd made =
           run_program({"init", "--config", file.string(), "--torch_dtype", dtype, "--output_dir", path.string()},
                       dir() / "init.log");
       require(made.exit == 0, Fault::Bug, read_file(dir() / "init.log"));
@@ -147,9 +147,9 @@ TEST_P(PlannedMemory, IsWhatTheRunTakes) {
       << read_file(dir() / "plan.json");
   const std::string text = read_file(dir() / "plan.json");
   const Json plan = Json::parse(text.substr(text.find("{\n")));
-  const Ran ran = run_program(with({"sft"}, {"--dataset", (dir() / "rows.jsonl").string(), "--max_steps", "2",
-                                             "--report_to", "none", "--output_dir", (dir() / "out").string()}),
-                              dir() / "sft.log", GetParam().ranks);
+  const ProgramEnd ran = run_program(with({"sft"}, {"--dataset", (dir() / "rows.jsonl").string(), "--max_steps", "2",
+                                                    "--report_to", "none", "--output_dir", (dir() / "out").string()}),
+                                     dir() / "sft.log", GetParam().ranks);
   ASSERT_EQ(ran.exit, 0) << read_file(dir() / "sft.log");
   const auto planned = plan.at("peak_bytes").get<double>();
   std::printf("%-28s %7.1f MiB planned, %7.1f MiB taken: %+.1f %%\n", GetParam().name, planned / (1 << 20),

@@ -22,6 +22,7 @@
 #include "run/runner.h"
 #include "tests/hub/fake_hub.h"
 #include "tests/paths.h"
+#include "tests/refusal.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -172,6 +173,32 @@ TEST_F(TrainCommands, RowsOfTokensAreTrainedOnAfterAnInterruption) {
   EXPECT_EQ(file("rows"), file("rows_on"));
   EXPECT_NE(file("rows"), read_file(dir() / "rows/checkpoint-1/adapter_model.safetensors"));
   EXPECT_EQ(read_adapter_config(dir() / "rows/checkpoint-2").token_rows.at("").at(1), 5);
+}
+
+// Of all weights, in its own folder: what it came from is rotated away before it ends.
+TEST_F(TrainCommands, GoesOnInItsFolderFromTheNewestCheckpoint) {
+  const auto words = [](const std::string& steps, std::vector<std::string> more) {
+    more.insert(more.end(), {"--dataset", (island() / "heldout.jsonl").string(), "--tuner_type", "full", "--max_steps",
+                             steps, "--save_steps", "2", "--save_total_limit", "1", "--logging_steps", "1"});
+    return sft_words("again", more);
+  };
+  const auto run = [&](const std::string& steps, const std::vector<std::string>& more) {
+    const auto options = parsed<TrainCommandOptions>(words(steps, more));
+    ASSERT_EQ(apus_run_command("train", &options), 0);
+  };
+  run("4", {"--resume_from_checkpoint", "auto"});  // there is none, and a new run begins
+  test::expect_says(test::refusal(Fault::Usage, [&] { parsed<TrainCommandOptions>(words("6", {})); }),
+                    "holds checkpoint-4 of an earlier run, and this one would begin at step 1 beside it");
+  fs::create_directory(dir() / "again/checkpoint-5");  // not whole
+  for (const char* word : {"true", "last"})
+    EXPECT_EQ(parsed<TrainCommandOptions>(words("9", {"--resume_from_checkpoint", word})).resume_from_checkpoint,
+              (dir() / "again/checkpoint-4").string());
+  fs::remove(dir() / "again/checkpoint-5");
+  run("9", {"--resume_from_checkpoint", "auto"});
+  EXPECT_FALSE(fs::exists(dir() / "again/checkpoint-4"));
+  for (const char* file : {"config.json", "tokenizer.json", "optimizer.safetensors"})
+    EXPECT_TRUE(fs::exists(dir() / "again/checkpoint-9" / file)) << file;
+  EXPECT_EQ(lines(dir() / "again/logging.jsonl").size(), 9u + 2);  // each step once, and two summaries
 }
 
 TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {

@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <thread>
 
 #include "cli/deploy_upstream.h"
 #include "serve/child_server.h"
 #include "serve/http_server.h"
 #include "tests/folder.h"
+#include "tests/loopback.h"
 #include "tests/serve/test_server.h"
 
 namespace apus {
@@ -96,6 +98,55 @@ TEST(Forwarder, CopiesShareTheRequests) {
   EXPECT_TRUE(one.engine.becomes_idle());
 }
 
+// One that begins an answer and is killed in the middle of it.
+class DyingServer {
+ public:
+  explicit DyingServer(std::string said) : said_(std::move(said)) {
+    thread_ = std::thread([this] {
+      const int client = door_.accept();
+      char request[4096];
+      (void)!::read(client, request, sizeof request);
+      (void)!::write(client, said_.data(), said_.size());
+      ::close(client);
+    });
+  }
+  ~DyingServer() { thread_.join(), door_.close(); }
+  std::string url() const { return str("http://127.0.0.1:", door_.port()); }
+
+ private:
+  const std::string said_;
+  test::Loopback door_{4};
+  std::thread thread_;
+};
+
+TEST(Forwarder, WhatALostCopyLeavesCanBeAskedAgain) {
+  test::Served s;
+  const auto api = s.api();
+  const HttpServer healthy({.host = "127.0.0.1", .port = 0}, api);
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string part = "data: {\"n\": 1}\n\ndata: {\"n\": ";  // half an event
+  for (const char* path : {"/v1/chat/completions", "/v1/messages"}) {
+    const DyingServer dying(head + "1c\r\n" + part + "\r\n");
+    ASSERT_EQ(part.size(), 0x1cU);
+    Forwarder f({}, {dying.url(), ""}, false);
+    const HttpAnswer cut = through(f, "POST", path, "{}");
+    EXPECT_EQ(cut.status, 200);
+    EXPECT_EQ(cut.body.find("data: {\"n\": 1}\n\n"), 0u) << cut.body;
+    EXPECT_EQ(cut.body.find("data: {\"n\": data"), std::string::npos) << cut.body;
+    EXPECT_NE(cut.body.find("ask again"), std::string::npos) << cut.body;
+    EXPECT_EQ(cut.body.ends_with("data: [DONE]\n\n"), std::string(path) == "/v1/chat/completions") << cut.body;
+  }
+  const DyingServer dead("");  // before it has said anything
+  Forwarder f({}, {dead.url(), ""}, false);
+  const HttpAnswer refused = through(f, "GET", "/v1/models");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.back(), (std::pair<std::string, std::string>{"Retry-After", "1"}));
+  f.place_copy(0, "");
+  EXPECT_EQ(through(f, "GET", "/v1/models").status, 503) << "nobody is there";
+  f.place_copy(1, str("http://127.0.0.1:", healthy.port()));
+  EXPECT_EQ(through(f, "GET", "/v1/models").status, 200);
+}
+
 TEST(Forwarder, TheCommandLine) {
   DeployOptions o;
   o.infer_backend = "vllm";
@@ -171,18 +222,18 @@ TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
                         << "/mark\"\n[ \"$1\" = fail ] && exit 3\nsleep 100 &\nwait\n";
   ::chmod(script.c_str(), 0755);
   {
-    ChildServer failing({script.string(), "fail"});
+    ChildServer failing({.words = {script.string(), "fail"}});
     EXPECT_TRUE(test::eventually([&] { return failing.ended().has_value(); }));
     EXPECT_EQ(failing.ended(), "exit code 3");
   }
   const auto begin = std::chrono::steady_clock::now();
   {
-    ChildServer child({script.string(), "run"});
+    ChildServer child({.words = {script.string(), "run"}});
     EXPECT_FALSE(child.ended());
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9))
       << "it ends when it is told to, not killed after ten";
-  EXPECT_THROW(ChildServer({(folder.path / "nothing").string()}), Error);
+  EXPECT_THROW(ChildServer({.words = {(folder.path / "nothing").string()}}), Error);
   EXPECT_FALSE(program_on_path("no-such-program-of-apus"));
   EXPECT_TRUE(program_on_path("sh"));
 }

@@ -3,12 +3,16 @@
 // an environment; and the trainer's side of it, over real sockets.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "base/files.h"
 #include "serve/http_server.h"
 #include "serve/rollout_door.h"
 #include "tests/folder.h"
+#include "tests/json_server.h"
 #include "tests/serve/test_server.h"
 #include "train/options/rollout_options.h"
 #include "train/rollout_servers.h"
@@ -135,10 +139,47 @@ TEST(RolloutServers, AreSentWeightsAndAsked) {
   asked.version = 2;
   servers.answers(asked);
   EXPECT_EQ(two.models.back(), "weights 2");
+  const int port = second.port();
   second.stop();
   EXPECT_EQ(servers.answers(asked).size(), 3u) << "the other one takes over";
-  first.stop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const size_t before = two.engine.seen().size(), sent = two.models.size();
+  HttpServer again({.host = "127.0.0.1", .port = port}, two.api);
+  asked.prompts.assign(40, {}), asked.seeds.assign(40, 1);
+  for (int32_t i = 0; i < 40; ++i) asked.prompts[static_cast<size_t>(i)] = {i + 1};
+  EXPECT_EQ(servers.answers(asked).size(), 40u);
+  EXPECT_EQ(two.models.size(), sent + 1) << "it is asked again, and sent the weights";
+  EXPECT_GT(two.engine.seen().size(), before);
+  again.stop(), first.stop();
   EXPECT_THROW(servers.answers(asked), Error);
+}
+
+// The same answers to every order, some time later.
+struct SlowServer {
+  explicit SlowServer(int milliseconds)
+      : server([this, milliseconds](const Json& body) -> std::pair<int, std::string> {
+          if (!body.is_object() || !body.contains("prompts")) return {200, body.is_object() ? body.dump() : "{}"};
+          std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+          answered += body["prompts"].size();
+          std::vector<FinishedAnswer> answers(body["prompts"].size());
+          for (size_t i = 0; i < answers.size(); ++i)
+            answers[i].finish = Finish::Stop, answers[i].tokens = {{.id = body["prompts"][i][0].get<int32_t>()}};
+          return {200, json_text(to_wire(answers))};
+        }) {}
+  std::string url() const { return server.url().substr(0, server.url().size() - 4); }
+  std::atomic<size_t> answered{0};
+  test::JsonServer server;
+};
+
+TEST(RolloutServers, TakeFurtherQuestionsAsTheyGetDone) {
+  SlowServer slow(400), quick(10);
+  RolloutServers servers({slow.url(), quick.url()}, 1, true, [](const std::filesystem::path&) {});
+  AnswerOrder asked{.prompts = {}, .seeds = {}, .sampling = {}, .version = 1};
+  for (int32_t i = 0; i < 64; ++i) asked.prompts.push_back({i}), asked.seeds.push_back(1);
+  const auto answers = servers.answers(asked);
+  for (int32_t i = 0; i < 64; ++i) EXPECT_EQ(answers.at(static_cast<size_t>(i)).ids(), (std::vector<int32_t>{i}));
+  EXPECT_EQ(slow.answered + quick.answered, 64u);
+  EXPECT_GT(quick.answered, 40u) << "the slow one has no half of them";
 }
 
 TEST(RolloutServers, AreNamedByFlags) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "checkpoint/adapter.h"
+#include "tests/refusal.h"
 #include "tests/train/training.h"
 
 namespace apus {
@@ -193,14 +194,43 @@ TEST(Checkpoints, AFailedSaveDoesNotEndTheRun) {
 TEST(Checkpoints, AFailedSaveAtTheEndFailsTheRun) {
   for (const int64_t save_steps : {3, 5}) {  // the last step is one to save at, or not
     Folder out;
-    Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, save_steps);
+    Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, save_steps, 0, {.loop = {.save_retry_seconds = 0}});
     s.run->save = [&, good = s.run->save](const fs::path& dir) {
       good(dir);
       require(dir.filename().string().find("checkpoint-10") == std::string::npos, Fault::Io, "No space left on device");
     };
-    EXPECT_THROW(s.run->trainer->run(), Error) << save_steps;
+    const std::string text = test::refusal(Fault::Io, [&] { s.run->trainer->run(); });
+    test::expect_says(text, str("the checkpoint of step ", save_steps == 3 ? 9 : 5, " is whole"));
     EXPECT_EQ(list_checkpoints(out.path).back().first, save_steps == 3 ? 9 : 5);
   }
+}
+
+TEST(Checkpoints, TheLastOneIsTriedAgain) {
+  Folder out;
+  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 5, 0, {.loop = {.save_retry_seconds = 2}});
+  int full = 3;
+  s.run->save = [&, good = s.run->save](const fs::path& dir) {
+    good(dir);
+    require(dir.filename().string().find("checkpoint-10") == std::string::npos || full-- <= 0, Fault::Io,
+            "No space left on device");
+  };
+  EXPECT_EQ(s.run->trainer->run().last_checkpoint, out.path / "checkpoint-10");
+  EXPECT_EQ(list_checkpoints(out.path).size(), 2u);
+}
+
+TEST(Checkpoints, TheLastOneGoesToASecondPlace) {
+  Folder out, second;
+  Started s =
+      start({"f32", at::kFloat, {}, false}, out.path, {}, 5, 0, {.loop = {.save_fallback_dir = second.path.string()}});
+  s.run->save = [&, good = s.run->save](const fs::path& dir) {
+    good(dir);
+    require(dir.string().find(second.path.string()) == 0 ||
+                dir.filename().string().find("checkpoint-10") == std::string::npos,
+            Fault::Io, "No space left on device");
+  };
+  const fs::path saved = second.path / out.path.filename() / "checkpoint-10";
+  EXPECT_EQ(s.run->trainer->run().last_checkpoint, saved);
+  EXPECT_EQ(read_state(saved).step, 10);
 }
 
 TEST(Epochs, MaxEpochsEndsTheRunBeforeMaxSteps) {

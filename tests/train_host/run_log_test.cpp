@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/lines.h"
 #include "base/plot.h"
 #include "tests/folder.h"
 #include "train/record/block_log.h"
@@ -28,6 +29,33 @@ TEST(Crc32c, KnownSums) {
 uint32_t unmasked(uint32_t value) {
   value -= 0xa282ead8u;
   return (value << 15) | (value >> 17);
+}
+
+TEST(RunLog, ARunThatGoesOnKeepsNoStepTwice) {
+  const test::Folder folder;
+  const auto steps = [&](const char* file, const char* key) {
+    std::string all;
+    LineReader reader((folder.path / file).string());
+    for (std::string line; reader.next(line);) {
+      const Json step = Json::parse(line)[key];
+      all += step.is_string() ? step.get<std::string>() + " " : str(step.dump(), " ");
+    }
+    return all;
+  };
+  {
+    RunLog log({.dir = folder.path, .events_dir = {}, .quiet = true});
+    std::string answers;
+    for (int64_t step = 1; step <= 5; ++step) {
+      log.log(step, {{"loss", 1.0}, {"global_step/max_steps", str(step, "/9")}});
+      for (int i = 0; i < 2; ++i) answers += json_text({{"step", step}, {"completion", "a"}}) + "\n";
+    }
+    write_file_atomic(folder.path / kCompletionsFile, answers + "{\"step\": 6, \"comp");  // killed meanwhile
+    log.finish({{"global_step", 5}});
+  }
+  RunLog again({.dir = folder.path, .events_dir = {}, .quiet = true});
+  again.go_on_from(3, Json::array({{{"step", 3}, {"loss", 1.0}}}));
+  EXPECT_EQ(steps("logging.jsonl", "global_step/max_steps"), "1/9 2/9 3/9 ");
+  EXPECT_EQ(steps(kCompletionsFile, "step"), "1 1 2 2 3 3 ");
 }
 
 TEST(EventFile, RecordsAreFramedAndSummed) {

@@ -92,8 +92,13 @@ TEST(ShardingOptions, DeepSpeedFiles) {
   expect_refused("give offload_param too", zero({{"stage", 3}, {"offload_optimizer", {{"device", "cpu"}}}}));
   expect_refused("without offload_optimizer", zero({{"stage", 3}, {"offload_param", {{"device", "cpu"}}}}));
   expect_refused("must hold an object", zero(7));
-  expect_refused("'optimizer' is chosen by options", [&] { file({{"optimizer", {{"type", "AdamW"}}}}); });
-  expect_refused("must be a number", [&] { file({{"gradient_clipping", "much"}}); });
+  const Json plain = {{"stage", 1}};
+  expect_refused("'optimizer' is chosen by options", [&] {
+    file({{"optimizer", {{"type", "AdamW"}}}, {"zero_optimization", plain}});
+  });
+  expect_refused("must be a number", [&] { file({{"gradient_clipping", "much"}, {"zero_optimization", plain}}); });
+  expect_refused("has no zero_optimization", [&] { file({{"learning_rate", 1e-4}}); });
+  expect_refused("zero_optimization has no stage", zero(Json::object()));
   expect_refused("must hold an object", [&] { file(Json::array({1})); });
   write_file_atomic(path, "{\"zero_optimization\": ");
   expect_refused("ds.json", [&] { asked(path); });
@@ -117,6 +122,8 @@ TEST(ShardingOptions, FsdpFiles) {
   EXPECT_NE(a.notes.find("activation_checkpointing: --gradient_checkpointing decides"), std::string::npos) << a.notes;
   EXPECT_NE(a.notes.find("auto_wrap_policy, state_dict_type"), std::string::npos) << a.notes;
   expect_refused("possible: fsdp2", [&] { asked({}, (folder.path / "none.json").string()); });
+  write_file_atomic(path, R"({"zero_optimization": {"stage": 3}})");
+  expect_refused("has neither fsdp nor fsdp_config", [&] { asked({}, path); });
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ void DpoOptions::fields(OptionTable& v) {
   beta_field(v, beta, "how strongly the policy is held to the reference");
   v("loss_type", loss_type, "one, or several that are added: docs/alignment.md tells what each is")
       .choices({"sigmoid", "hinge", "ipo", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "aot",
-                "aot_unpaired", "apo_zero", "apo_down", "discopop", "sft"})
+                "aot_unpaired", "aot_pair", "apo_zero", "apo_down", "discopop", "sft"})
       .noted();
   v("loss_weights", loss_weights, "a factor for each --loss_type").shown_default("all 1").noted();
   label_smoothing_field(v, label_smoothing);

@@ -47,8 +47,8 @@ void GrpoOptions::fields(OptionTable& v) {
       .shown_default("0; with async_generate or partial_rollout 1")
       .must_match();
   v("async_generate", async_generate,
-    "the next round is answered before the weights learn from this one: "
-    "max_staleness 1")
+    "the next round is answered before the weights learn from this one (max_staleness 1): by servers "
+    "(--vllm_mode server) while the trainer works; in this process nothing overlaps")
       .must_match();
   v("partial_rollout", partial_rollout,
     "answers come in max_staleness + 1 pieces, each by the weights of its time: a round says its last piece when it is "
@@ -97,7 +97,13 @@ void GrpoOptions::loss_fields(OptionTable& v) {
       .above(0)
       .noted();
   v("dro_beta", dro_beta, "dro: weight of the squared log-ratio").above(0).noted();
-  v("cov_ratio", cov_ratio, "clip_cov, kl_cov: share of the tokens").above(0).at_most(1).noted();
+  v("vespo_k_pos", vespo_k_pos, "vespo: k of good answers").above(0).noted();
+  v("vespo_lambda_pos", vespo_lambda_pos, "vespo: lambda of good answers").above(0).noted();
+  v("vespo_k_neg", vespo_k_neg, "vespo: k of bad answers").above(0).noted();
+  v("vespo_lambda_neg", vespo_lambda_neg, "vespo: lambda of bad answers").above(0).noted();
+  v("cov_ratio", cov_ratio, "clip_cov, kl_cov: share of the update's tokens").above(0).at_most(1).noted();
+  v("clip_cov_low", clip_cov_low, "clip_cov: tokens of less covariance are not dropped").noted();
+  v("clip_cov_high", clip_cov_high, "clip_cov: ... nor those of more").noted();
   v("kl_cov_coef", kl_cov_coef, "kl_cov: how strongly they are held").at_least(0).noted();
   v("teacher_model", teacher_model,
     "a model that knows the policy's tokens: what a token is likelier to it than to the policy is added to the token's "
@@ -117,6 +123,9 @@ void GrpoOptions::loss_fields(OptionTable& v) {
   v("kl_estimator", kl_estimator, "how it is estimated: k1, k2 or k3")
       .choices({"k1", "k2", "k3"})
       .shown_default("k3; in the reward k1")
+      .noted();
+  v("bound_k3", bound_k3,
+    "hold k3 of a token to [-10, 10], as ms-swift and verl do; false: leave it as it is, as TRL does")
       .noted();
   v("use_unbiased_kl", use_unbiased_kl, "weigh the divergence in the loss by the ratio").noted();
   v("entropy_coef", entropy_coef, "weight of a bonus for uncertainty").at_least(0).noted();
@@ -232,6 +241,8 @@ void GrpoOptions::check() const {
           "--replay_rollouts rows hold one reward: --scale_rewards gdpo has nothing to normalise apart");
   require(loss_type != "real" || scale() == "none", Fault::Usage,
           "--loss_type real asks only for the sign of an advantage: --scale_rewards none");
+  require(clip_cov_low < clip_cov_high, Fault::Usage, "--clip_cov_low ", clip_cov_low,
+          " must be below --clip_cov_high ", clip_cov_high);
   require(!delta || *delta > 1 + upper_epsilon() || loss_type == "fipo", Fault::Usage, "--delta ", delta.value_or(0),
           " must be above 1 + epsilon_high, which is ", 1 + upper_epsilon());
   require(!(advantage_estimator == "remax" && brings_rows()), Fault::Usage,

@@ -37,7 +37,8 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   double tau_pos = 1, tau_neg = 1.05, real_tau = 0.5;
   double fipo_decay_rate = 32, fipo_clip_range = 0.2, fipo_safety_threshold = 4;
   bool fipo_clip_high_only = true;
-  double dro_beta = 0.1, cov_ratio = 2e-4, kl_cov_coef = 1;
+  double vespo_k_pos = 2, vespo_k_neg = 3, vespo_lambda_pos = 3, vespo_lambda_neg = 2;
+  double dro_beta = 0.1, cov_ratio = 2e-4, clip_cov_low = 1, clip_cov_high = 5, kl_cov_coef = 1;
 
   // On-policy distillation: a token that the teacher finds likelier than the policy did is worth that much more.
   std::optional<std::string> teacher_model;
@@ -47,7 +48,7 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   double beta = 0.04;
   std::optional<bool> kl_in_reward;
   std::optional<std::string> kl_estimator;
-  bool use_unbiased_kl = false;
+  bool bound_k3 = true, use_unbiased_kl = false;
   double entropy_coef = 0, top_entropy_quantile = 1;
   std::optional<std::string> rollout_importance_sampling_mode;
   double rollout_importance_sampling_threshold = 2, rollout_importance_sampling_low = 0;
@@ -66,6 +67,12 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   std::string scale() const;  // of rewards: as given, else what suits the estimator
   // Rounds that are asked before it is their turn.
   int64_t rounds_ahead() const { return max_staleness.value_or(async_generate || partial_rollout ? 1 : 0); }
+  // Whether servers draw rounds that wait while the trainer works. Not where a round asks further questions of its
+  // answers.
+  bool draws_beside() const {
+    return rounds_ahead() > 0 && !server_urls().empty() && !partial_rollout && !dynamic_sample &&
+           advantage_estimator != "remax";
+  }
   bool kl_rewarded() const;      // else it is part of the loss
   std::string kl() const;        // the estimate's name
   double upper_epsilon() const;  // of cispo the bound itself

@@ -16,7 +16,8 @@ enum class KlEstimate {
 };
 KlEstimate kl_estimate_named(const std::string& name);
 
-// K3 is bounded to [-10, 10] with l to [-20, 20], as everyone does.
-at::Tensor kl_of_tokens(const at::Tensor& logprob_N, const at::Tensor& reference_N, KlEstimate estimate);
+// `bounded`: K3 is held to [-10, 10] and l to [-20, 20], as in ms-swift and verl; TRL bounds neither.
+at::Tensor kl_of_tokens(const at::Tensor& logprob_N, const at::Tensor& reference_N, KlEstimate estimate,
+                        bool bounded = true);
 
 }  // namespace apus

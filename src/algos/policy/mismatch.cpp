@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/policy/mismatch.h"
 
+#include <cmath>
+
 #include "base/error.h"
+#include "engine/answer/answer_all.h"
 
 namespace apus {
 
@@ -32,6 +35,8 @@ at::Tensor on_policy_enough(const PolicyTokens& t, double delta) {
 }
 
 void require_agreement(double worst) {
+  require(std::isfinite(worst), Fault::Model,
+          "the log-probabilities of an answer are not numbers (inf or nan): ", kDiverged);
   require(worst == 0, Fault::Usage, "--deterministic_rollout true: engine and trainer differ by up to ", worst,
           " in the log-probability of a token. On a processor with --torch_dtype float32 they do not differ by a bit, "
           "unless the head has "

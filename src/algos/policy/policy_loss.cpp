@@ -4,7 +4,6 @@
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/quantile.h>
 #include <ATen/ops/zeros.h>
 
 #include "base/error.h"
@@ -52,10 +51,6 @@ Clipped clipped_tokens(const PolicyTokens& t, const PolicyOptions& o) {
   const at::Tensor ratio_N = policy_log_ratio(t, o.level).detach().exp();
   return {.low_N = ratio_N.lt(1 - o.epsilon).logical_and(t.advantage_N.lt(0)),
           .high_N = ratio_N.gt(1 + o.epsilon_high).logical_and(t.advantage_N.gt(0))};
-}
-
-at::Tensor most_uncertain(const at::Tensor& entropy_N, double share) {
-  return entropy_N.ge(at::quantile(entropy_N.detach(), 1 - share));
 }
 
 }  // namespace apus

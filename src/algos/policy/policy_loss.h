@@ -24,6 +24,7 @@ struct PolicyTokens {
   int64_t sequences = 0;
   at::Tensor group_S;  // int64: which group; of losses that compare the answers to one prompt
   int64_t groups = 0;
+  at::Tensor picked_N;  // bool: of losses that treat the highest tokens of the whole update apart
 
   at::Tensor log_ratio() const { return logprob_N - old_N; }
   // Sums and means over each sequence's tokens, [S]; 0 for one without any.
@@ -68,9 +69,17 @@ enum class Normaliser {
 // Factors on the tokens' losses, [N], before they are summed.
 at::Tensor token_factors(const PolicyTokens& t, Normaliser normaliser);
 
+// Means over all tokens of the update.
+struct UpdateMeans {
+  double advantage = 0, logprob = 0;
+};
+
 struct PolicyLossInfo {
   at::Tensor (*token_loss)(const PolicyTokens& t, const PolicyOptions& o);  // [N]
   Normaliser normaliser = Normaliser::Tokens;
+  // By what the tokens are chosen (the highest cov_ratio of them) that token_loss finds in picked_N; [N], f64, not
+  // finite for those that may not be. Null: it asks for none.
+  at::Tensor (*pick_by)(const PolicyTokens& t, const PolicyOptions& o, const UpdateMeans& means) = nullptr;
 };
 struct RegisterPolicyLoss {
   RegisterPolicyLoss(const char* name, PolicyLossInfo info) { Registry<PolicyLossInfo>::of().add(name, info); }
@@ -82,8 +91,5 @@ struct Clipped {
   at::Tensor low_N, high_N;  // bool
 };
 Clipped clipped_tokens(const PolicyTokens& t, const PolicyOptions& o);
-
-// The tokens whose entropy is in the upper `share`, bool [N].
-at::Tensor most_uncertain(const at::Tensor& entropy_N, double share);
 
 }  // namespace apus

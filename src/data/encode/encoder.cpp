@@ -169,6 +169,7 @@ Sample Encoder::encode_prompt(const Row& row) const {
                          sample.media.empty() ? ", or let its beginning be cut: --truncation_strategy left"
                                               : ", or make its images smaller (MAX_PIXELS): media are never cut"));
     sample.ids.erase(sample.ids.begin(), sample.ids.end() - static_cast<long>(limit));
+    remark_cut_beginning(row);
   }
   sample.trained.assign(sample.ids.size(), 0);
   sample.row = json_text(row.value);
@@ -226,6 +227,7 @@ Sample Encoder::encode_text(const Row& row, const Json& talk, const Json& words,
     const auto surplus = static_cast<long>(sample.ids.size() - limit);
     const auto from = options_.truncation == Truncation::Left ? sample.ids.begin() : sample.ids.end() - 1 - surplus;
     sample.ids.erase(from, from + surplus);
+    if (options_.truncation == Truncation::Left) remark_cut_beginning(row);
   }
   sample.trained.assign(sample.ids.size(), 0);
   if (row.value.contains("channel")) sample.channel = row.value["channel"].get<std::string>();
@@ -388,6 +390,14 @@ void Encoder::tokenize(const Dialogue& dialogue, bool blocks, Sample& sample) co
   if (!binary_ || varied) sample.weights = std::move(weights);
 }
 
+void Encoder::remark_cut_beginning(const Row& row) const {
+  if (remark_ && options_.use_chat_template)
+    remark_(
+        row.origin,
+        "its beginning is cut off (--truncation_strategy left), and with it what the chat template begins with: the "
+        "system prompt, the mark of the first turn");
+}
+
 std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
   const int64_t limit = options_.max_length, length = sample.length();
   if (limit <= 0 || length <= limit) return {std::move(sample)};
@@ -439,7 +449,7 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
     const int64_t i = left ? length - 1 - k : k;
     if (is_uncut(i) || room-- > 0) kept.push_back(i);
   }
-  if (left) std::reverse(kept.begin(), kept.end());
+  if (left) std::reverse(kept.begin(), kept.end()), remark_cut_beginning(row);
   parts.push_back(part(kept));
   if (parts[0].trained_tokens() == 0)
     throw RowError(row.origin, "messages",

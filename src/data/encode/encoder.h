@@ -94,6 +94,7 @@ class Encoder {
   std::vector<Stretch> weighed(const Dialogue& dialogue) const;
   void tokenize(const Dialogue& dialogue, bool blocks, Sample& sample) const;
   std::vector<Sample> fitted(Sample sample, const Row& row) const;
+  void remark_cut_beginning(const Row& row) const;
   void add_extras(Sample& sample, const Row& row) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;

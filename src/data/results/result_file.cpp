@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/differences.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/nearest.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -30,7 +33,7 @@ std::string row_key(const Json& record) {
 
 ResultFile::ResultFile(Spec spec) : spec_(std::move(spec)) {
   if (is_stream(spec_.path)) spec_.resume = false;
-  if (spec_.resume) take_over();
+  if (spec_.resume) require_same_maker(), take_over();
 }
 
 ResultFile::Record ResultFile::read_record(const Json& record) {
@@ -65,6 +68,22 @@ std::vector<std::string> ResultFile::all_journals() const {
   }
   std::sort(all.begin(), all.end());
   return all;
+}
+
+void ResultFile::require_same_maker() const {
+  const auto holds_something = [](const fs::path& file) {
+    std::error_code code;
+    return fs::is_regular_file(file, code) && fs::file_size(file, code) > 0;
+  };
+  std::vector<std::string> earlier = all_journals();
+  earlier.push_back(spec_.path);
+  if (spec_.made_by.is_null() || std::none_of(earlier.begin(), earlier.end(), holds_something)) return;
+  const char* const advice = "Choose another --result_path, or --resume false to write it anew";
+  require(fs::exists(maker_path()), Fault::Usage, spec_.path, " holds answers, and no ", maker_path(),
+          " says which model made them. ", advice);
+  const auto wrong = differences(parse_json(read_file(maker_path()), maker_path()), spec_.made_by);
+  require(wrong.empty(), Fault::Usage, spec_.path, " holds answers that were made otherwise: ", join(wrong, "; "), ". ",
+          advice);
 }
 
 void ResultFile::take_over() {
@@ -104,6 +123,10 @@ void ResultFile::begin() {
           ": this record is of no row of this run, or of another order of rows; "
           "choose another --result_path, or --resume false to write it anew");
   before_.reset();
+  if (!spec_.made_by.is_null() && !is_stream(spec_.path) && spec_.process.value_or(0) == 0) {
+    if (const fs::path file = spec_.path; file.has_parent_path()) fs::create_directories(file.parent_path());
+    write_file_atomic(maker_path(), spec_.made_by.dump(2) + "\n");
+  }
   if (!spec_.process)
     file_ = std::make_unique<LineWriter>(spec_.path, spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
   if (!is_stream(spec_.path))
@@ -160,7 +183,7 @@ void ResultFile::close() {
 void ResultFile::forget() {
   std::error_code code;
   for (const std::string& journal : all_journals()) fs::remove(journal, code);
-  if (!is_stream(spec_.path)) fs::remove(spec_.path, code);
+  if (!is_stream(spec_.path)) fs::remove(spec_.path, code), fs::remove(maker_path(), code);
 }
 
 }  // namespace apus

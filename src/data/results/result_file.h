@@ -32,6 +32,9 @@ class ResultFile {
     double seconds = 2;  // how long they may wait
     // Of several processes this one: it writes its journal alone.
     std::optional<int> process = {};
+    // What answers depend on besides their rows: model, template, sampling. It stands in <path>.made_by.json, and what
+    // was made otherwise is not gone on with. Null: nobody asks.
+    Json made_by = {};
   };
   explicit ResultFile(Spec spec);
 
@@ -48,6 +51,8 @@ class ResultFile {
   void forget();                // what an earlier run has left, its journals too
 
  private:
+  void require_same_maker() const;
+  std::string maker_path() const { return spec_.path + ".made_by.json"; }
   void take_over();
   void advance_before();
   void write_ready(bool all);

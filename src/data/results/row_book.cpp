@@ -16,7 +16,8 @@ RowBook::RowBook(Spec spec)
       results_({.path = spec_.path,
                 .resume = spec_.resume,
                 .write_every = spec_.write_every,
-                .process = spec_.processes > 1 ? std::optional(spec_.process) : std::nullopt}) {}
+                .process = spec_.processes > 1 ? std::optional(spec_.process) : std::nullopt,
+                .made_by = spec_.made_by}) {}
 
 void RowBook::begin() {
   if (!results_.anything_before()) {

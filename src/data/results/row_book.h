@@ -27,6 +27,7 @@ class RowBook {
     std::optional<std::string> metric;  // "acc" or "rouge": answers are compared with the rows' own
     // Which of how many processes this is that answer rows of the same file: every so manieth is its own.
     int process = 0, processes = 1;
+    Json made_by = {};  // as of ResultFile
   };
   // What a process has done.
   struct Figures {

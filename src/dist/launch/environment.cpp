@@ -26,6 +26,20 @@ std::optional<int> number(const Lookup& variable, const char* name, int least = 
   return to_number(name, *text, least, most);
 }
 
+// What torchrun takes for an option that is not given: PET_NPROC_PER_NODE for --nproc_per_node. Kubeflow's operators
+// set those of every pod. Our own names win; where both stand they must say the same.
+struct Setting {
+  std::string name, text;
+};
+std::optional<Setting> setting(const Lookup& variable, const std::string& name) {
+  const std::string theirs = "PET_" + name;
+  const auto own = variable(name.c_str()), pet = variable(theirs.c_str());
+  if (!pet || pet->empty()) return own ? std::optional(Setting{name, *own}) : std::nullopt;
+  require(!own || *own == *pet, Fault::Usage, "the environment contradicts itself: ", name, "=", own.value_or(""),
+          ", but ", theirs, "=", *pet, "; unset one of them");
+  return Setting{theirs, *pet};
+}
+
 int port_of(const Lookup& variable) { return number(variable, "MASTER_PORT", 1, 65535).value_or(29500); }
 
 void check(const RankEnvironment& e, const char* rank, const char* world, const char* local, const char* local_world) {
@@ -109,7 +123,7 @@ std::optional<RankEnvironment> from_slurm(const Lookup& variable) {
   if (address)
     e.address = *address;
   else if (nodes > 1 && list)
-    e.address = first_host(*list);
+    e.address = first_host(*list), e.address_from = "SLURM_STEP_NODELIST";
   // Two jobs on a machine must not meet at one port.
   const auto job = variable("SLURM_JOB_ID");
   e.port = variable("MASTER_PORT") || !job ? port_of(variable)
@@ -130,6 +144,38 @@ void check_starter(const Lookup& variable, const LaunchPlan& plan) {
           tasks);
 }
 
+// RANK and WORLD_SIZE beside a wish to start processes are those of the pod (PyTorchJob): they count pods, or, some of
+// its releases, all processes.
+void check_pod(const Lookup& variable, const LaunchPlan& plan, bool counted) {
+  const auto rank = number(variable, "RANK", -1), world = number(variable, "WORLD_SIZE", -1);
+  if (!rank || *rank < 0 || !world || *world <= 1) return;
+  const std::string said = str("RANK=", *rank, " of WORLD_SIZE=", *world, " in the environment");
+  require(
+      counted, Fault::Usage, said, " speaks of other machines, and NPROC_PER_NODE=", plan.ranks,
+      " without NNODES would let each train alone: set NNODES to their number and NODE_RANK to this one's; or unset "
+      "NPROC_PER_NODE, where each is one process");
+  const bool of_pods = *world == plan.nodes;
+  require((of_pods && *rank == plan.node) || (!of_pods && *world == plan.nodes * plan.ranks), Fault::Usage, said,
+          ", but ", plan.nodes, plan.nodes == 1 ? " machine" : " machines", " (NNODES) of ", plan.ranks,
+          " processes (NPROC_PER_NODE), and NODE_RANK=", plan.node,
+          ": unset RANK and WORLD_SIZE, or make them say the same");
+}
+
+// torchrun counts devices or cores for these words.
+bool left_to_torchrun(const Setting& ranks) {
+  return ranks.text == "auto" || ranks.text == "gpu" || ranks.text == "cpu" || ranks.text == "xpu";
+}
+
+// torchrun takes a range of them too, among which it would wait: "2:2" is two.
+int nodes_of(const Setting& nodes) {
+  const size_t colon = nodes.text.find(':');
+  const int least = to_number(nodes.name, nodes.text.substr(0, colon), 1, kMostRanks);
+  require(colon == std::string::npos || to_number(nodes.name, nodes.text.substr(colon + 1), 1, kMostRanks) == least,
+          Fault::Usage, nodes.name, "=", nodes.text,
+          " in the environment: a run has a fixed number of machines here; name it, e.g. NNODES=", least);
+  return least;
+}
+
 }  // namespace
 
 Lookup process_environment() {
@@ -140,26 +186,41 @@ Lookup process_environment() {
 }
 
 RankEnvironment read_rank(const Lookup& variable) {
-  if (const auto e = from_torchrun(variable)) return *e;
-  if (const auto e = from_open_mpi(variable)) return *e;
-  return from_slurm(variable).value_or(RankEnvironment{});
+  auto e = from_torchrun(variable);
+  if (!e) e = from_open_mpi(variable);
+  if (!e) e = from_slurm(variable);
+  RankEnvironment rank = e.value_or(RankEnvironment{});
+  rank.first_device = number(variable, kFirstDeviceVariable).value_or(0);
+  return rank;
 }
 
 std::optional<LaunchPlan> read_launch(const Lookup& variable) {
-  const auto ranks = variable("NPROC_PER_NODE"), nodes = variable("NNODES");
-  if ((!ranks && !nodes) || variable("LOCAL_RANK")) return std::nullopt;
+  if (variable("LOCAL_RANK")) return std::nullopt;
+  const auto ranks = setting(variable, "NPROC_PER_NODE"), nodes = setting(variable, "NNODES");
+  if (ranks && ranks->name.starts_with("PET_") && left_to_torchrun(*ranks)) {
+    // Where each pod is a rank already, as PyTorchJob's RANK and WORLD_SIZE say, it needs no count.
+    if (variable("RANK") && variable("WORLD_SIZE")) return std::nullopt;
+    fail(Fault::Usage, ranks->name, "=", ranks->text,
+         " in the environment leaves the count to torchrun: say how many processes each machine starts, e.g. "
+         "NPROC_PER_NODE=8");
+  }
+  if (!ranks && !nodes) return std::nullopt;
   LaunchPlan plan;
-  if (ranks) plan.ranks = to_number("NPROC_PER_NODE", *ranks, 1, 1024);
-  if (nodes) plan.nodes = to_number("NNODES", *nodes, 1, kMostRanks);
-  plan.node = number(variable, "NODE_RANK").value_or(0);
+  if (ranks) plan.ranks = to_number(ranks->name, ranks->text, 1, 1024);
+  if (nodes) plan.nodes = nodes_of(*nodes);
+  const auto node = setting(variable, "NODE_RANK");
+  if (node) plan.node = to_number(node->name, node->text, 0, kMostRanks);
   require(plan.node < plan.nodes, Fault::Usage, "NODE_RANK=", plan.node, " in the environment, but NNODES=", plan.nodes,
           ": nodes count from 0");
   check_starter(variable, plan);
-  plan.port = number(variable, "MASTER_PORT", 1, 65535).value_or(plan.nodes > 1 ? 29500 : 0);
+  check_pod(variable, plan, nodes.has_value());
+  const auto port = variable("MASTER_PORT") ? number(variable, "MASTER_PORT", 1, 65535)
+                                            : number(variable, "PET_MASTER_PORT", 1, 65535);
+  plan.port = port.value_or(plan.nodes > 1 ? 29500 : 0);
   if (plan.nodes == 1) return plan;
-  require(variable("NODE_RANK").has_value(), Fault::Usage, "NNODES=", plan.nodes,
+  require(node.has_value(), Fault::Usage, "NNODES=", plan.nodes,
           " needs NODE_RANK: 0 on the first machine, 1 on the next, ...");
-  const auto address = variable("MASTER_ADDR");
+  const auto address = variable("MASTER_ADDR") ? variable("MASTER_ADDR") : variable("PET_MASTER_ADDR");
   require(address.has_value(), Fault::Usage, "NNODES=", plan.nodes,
           " needs MASTER_ADDR: the name or address of the machine with NODE_RANK=0");
   plan.address = *address;

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -23,6 +25,7 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/ports.h"
+#include "dist/launch/first_machine.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -48,12 +51,25 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
+// "rank 3 ..." says itself whom it is about, which may be another one than the one that tells it.
+bool names_a_rank(const std::string& text) {
+  constexpr std::string_view kRank = "rank ";
+  return text.starts_with(kRank) && text.size() > kRank.size() &&
+         std::isdigit(static_cast<unsigned char>(text[kRank.size()]));
+}
+
 struct Failure {
   int local_rank = 0;
   std::optional<Fault> fault;  // as the rank told it
   std::string text;
   int status = 0;  // of waitpid, when it ended without a word
 };
+
+// How a rank ends that has stopped as asked, itself or, through the others' word, by somebody elsewhere: no failure.
+bool is_stop(int exit_code) {
+  const int signal = exit_code - 128;
+  return signal == SIGINT || signal == SIGTERM || signal == SIGUSR1;
+}
 
 struct Rank {
   pid_t process = -1;
@@ -64,7 +80,7 @@ class Launcher {
  public:
   explicit Launcher(const Launch& launch) : launch_(launch), ranks_(static_cast<size_t>(launch.plan.ranks)) {
     sigemptyset(&signals_);
-    for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, s);
+    for (const int s : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD}) sigaddset(&signals_, s);
     ::sigprocmask(SIG_BLOCK, &signals_, &before_);
     require(notes_.is_open(), Fault::Io, "cannot make a pipe: ", ::strerror(errno));
     ::fcntl(notes_.write_end.number(), F_SETFD, 0);  // the ranks inherit it
@@ -92,7 +108,9 @@ class Launcher {
     }
     read_notes();
     if (interrupted_) return 128 + interrupted_;
-    return failures_.empty() ? 0 : tell(worst());
+    if (!failures_.empty()) return tell(worst());
+    if (stopped_) log_info("the ranks of this machine have stopped, as those of another one were asked to");
+    return stopped_;
   }
 
  private:
@@ -183,7 +201,8 @@ class Launcher {
       if (ranks_[i].ended || ::waitpid(ranks_[i].process, &status, WNOHANG) != ranks_[i].process) continue;
       read_notes();  // what it said before it went
       ranks_[i].ended = true;
-      const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      if (WIFEXITED(status) && is_stop(WEXITSTATUS(status))) stopped_ = WEXITSTATUS(status), good = true;
       if (!good && !ranks_[i].told && !stopping_) failures_.push_back({static_cast<int>(i), std::nullopt, "", status});
       if (!good) codes_[static_cast<int>(i)] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     }
@@ -255,8 +274,7 @@ class Launcher {
     const auto code = codes_.find(f.local_rank);
     Log::of().status("");
     if (f.fault) {
-      const std::string name = str("rank ", rank);
-      log_error(f.text.rfind(name + " ", 0) == 0 ? f.text : name + ": " + f.text);
+      log_error(names_a_rank(f.text) ? f.text : str("rank ", rank, ": ", f.text));
     } else if (WIFSIGNALED(f.status)) {
       const int signal = WTERMSIG(f.status);
       log_error(str("rank ", rank, " was ended by signal ", signal, " (", ::strsignal(signal), ")",
@@ -290,6 +308,7 @@ class Launcher {
   Pipe notes_;
   Descriptor events_;
   int port_ = 0, interrupted_ = 0, times_interrupted_ = 0;
+  int stopped_ = 0;  // the exit code of ranks that stopped as asked; 0: none
   bool stopping_ = false, notes_closed_ = false;
   std::optional<double> failing_since_;
   std::vector<Failure> failures_;  // in the order in which they became known
@@ -309,6 +328,7 @@ std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, i
 }
 
 int launch(const Launch& plan) {
+  if (plan.plan.nodes > 1) require_known_machine(plan.plan.address, "MASTER_ADDR");
   if (plan.plan.ranks > 1) make_writable_dir(plan.log_dir);
   std::string line;
   for (const auto& word : plan.argv) line += (line.empty() ? "" : " ") + word;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/error.h"
 #include "engine/answer/answer_text.h"
 
 namespace apus {
@@ -12,6 +13,12 @@ std::vector<int32_t> FinishedAnswer::ids() const {
   std::vector<int32_t> out;
   for (const auto& t : tokens) out.push_back(t.id);
   return out;
+}
+
+void require_ended(const FinishedAnswer& answer, const std::string& doing) {
+  if (answer.finish == Finish::Stop || answer.finish == Finish::Length) return;
+  if (answer.error.find(kNoNumbers) != std::string::npos) fail(Fault::Model, doing, ": ", kNoNumbers, ": ", kDiverged);
+  fail(Fault::Device, doing, ": ", answer.error.empty() ? "an answer was not finished" : answer.error);
 }
 
 namespace {

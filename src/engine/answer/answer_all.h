@@ -22,6 +22,16 @@ struct FinishedAnswer {
   std::vector<int32_t> ids() const;
 };
 
+// How the engine names the failure of an answer whose logits are inf or nan.
+inline constexpr const char* kNoNumbers = "the logits are not numbers (inf or nan)";
+// What that means of weights that are trained, and what helps.
+inline constexpr const char* kDiverged =
+    "training has diverged, most often by a --learning_rate that is too high. Lower it, add --warmup_ratio 0.05, keep "
+    "--max_grad_norm 1, or train in float32; --resume_from_checkpoint goes on from the last checkpoint";
+
+// For training: throws when the answer has failed. Fault::Model where the model gave no numbers, else Fault::Device.
+void require_ended(const FinishedAnswer& answer, const std::string& doing);
+
 // All at once; returns when the last one is done, in the order of the requests. Their sinks are this function's.
 std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests,
                                      const StopWords* stop = nullptr);

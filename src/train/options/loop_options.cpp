@@ -41,6 +41,11 @@ void LoopOptions::saving_fields(OptionTable& v) {
   v("save_steps", save_steps, "updates between; below 1: a share of the run").above(0);
   v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does; -1: all").at_least(-1);
   v("save_only_model", save_only_model, "without the optimizer's state: smaller, cannot be resumed");
+  v("save_fallback_dir", save_fallback_dir,
+    "where the last checkpoint goes when the run's folder takes none, as on a full disk");
+  v("save_retry_seconds", save_retry_seconds, "for so long the last checkpoint is tried again then; 0: not at all")
+      .at_least(0)
+      .at_most(1e6);
   v("create_checkpoint_symlink", create_checkpoint_symlink, "links best and last in the run's folder");
   v("eval_strategy", eval_strategy, "when to evaluate")
       .choices({"no", "steps", "epoch"})

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace apus {
 
@@ -21,15 +22,24 @@ void ReferenceOptions::fields(OptionTable& v) {
 }
 
 void ReferenceOptions::check(bool used) const {
-  require(used || (!ref_model && ref_adapters.empty() && !precompute_ref_log_probs), Fault::Usage,
-          "--ref_model, --ref_adapters and --precompute_ref_log_probs say what the policy is compared with, and with "
-          "these options it is compared with nothing: leave them out");
+  require(
+      used || !precompute_ref_log_probs, Fault::Usage,
+      "--precompute_ref_log_probs asks what the policy is compared with, and with these options it is compared with "
+      "nothing: leave it out");
   require(ref_adapters.size() <= 1, Fault::Usage, "--ref_adapters takes one adapter, not ", ref_adapters.size());
   require(!ref_log_probs_file || precompute_ref_log_probs, Fault::Usage,
           "--ref_log_probs_file keeps what --precompute_ref_log_probs true asks: give both");
   std::error_code code;
   for (const std::string& dir : ref_adapters)
     require(std::filesystem::is_directory(dir, code), Fault::Usage, "--ref_adapters ", dir, " is not a folder here");
+}
+
+void ReferenceOptions::forget_unused() {
+  if (!ref_model && ref_adapters.empty()) return;
+  log_warning(
+      "--ref_model and --ref_adapters are not read: with these options (--beta 0, reference_free) the policy is "
+      "compared with nothing");
+  ref_model.reset(), ref_adapters.clear();
 }
 
 }  // namespace apus

@@ -18,6 +18,7 @@ struct ReferenceOptions {
   void fields(OptionTable& v);
   // used: the algorithm's other options leave something to compare.
   void check(bool used) const;
+  void forget_unused();  // where nothing is compared: says that they are not read, as peers leave them
 };
 
 }  // namespace apus

@@ -93,7 +93,25 @@ void ShardingOptions::fields(OptionTable& v) {
     "all; weights then travel within a group alone")
       .at_least(1)
       .shown_default("all processes; those of a machine with hybrid_shard");
+  v("grad_reduce_in_fp32", grad_reduce_in_fp32,
+    "add up gradients in f32, over micro-batches and processes, whatever type the weights are of: 4 bytes for each "
+    "trained number instead of 2")
+      .alias("accumulate_allreduce_grads_in_fp32")
+      .shown_default("false; true where a DeepSpeed or FSDP file says so")
+      .must_match();
   v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
+}
+
+// A type by the name that a file gives it: float32, fp32, torch.float32.
+void ShardingOptions::take_sums(const Json& type, const std::string& where) {
+  if (type.is_null() || is_auto(type)) return;
+  const std::string name = type.is_string() ? type.get<std::string>() : type.dump();
+  const bool wide = name == "fp32" || name == "float32" || name == "torch.float32" || name == "float";
+  static const std::vector<std::string> narrow = {"bf16", "bfloat16", "torch.bfloat16",
+                                                  "fp16", "float16",  "torch.float16"};
+  require(wide || std::find(narrow.begin(), narrow.end(), name) != narrow.end(), Fault::Usage, where, " is '", name,
+          "'; possible: fp32, or the type that is trained in (bf16, fp16)");
+  sharding_.wide_sums = sharding_.wide_sums || wide;
 }
 
 int64_t ShardingOptions::least_ranks() const {
@@ -103,8 +121,12 @@ int64_t ShardingOptions::least_ranks() const {
 
 void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
   const Json file = read_json_file("--deepspeed", path, "zero0, zero1, zero2, zero3, zero2_offload, zero3_offload");
+  require(file.contains("zero_optimization"), Fault::Usage, path,
+          " has no zero_optimization, which says what the processes share out (",
+          R"({"zero_optimization": {"stage": 2}}); is it a file of DeepSpeed's? Possible too: --deepspeed zero2)");
   const Json& zero = section(file, "zero_optimization", path);
-  const Json stage = zero.value("stage", Json(0));
+  require(zero.contains("stage"), Fault::Usage, path, ": zero_optimization has no stage; possible: 0, 1, 2, 3");
+  const Json stage = zero["stage"];
   require(stage.is_number_integer() && stage >= 0 && stage <= 3, Fault::Usage, path,
           ": zero_optimization.stage must be 0, 1, 2 or 3, it is ", stage.dump());
   sharding_.stage = stage.get<int>();
@@ -115,6 +137,9 @@ void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
           ": of stage 3 the optimizer's state goes to the host together with the parameters: give offload_param too");
   require(sharding_.stage > 0 || !states, Fault::Usage, path, ": offload_optimizer needs a stage above 0");
   sharding_.on_host = states;
+  take_sums(file.value("communication_data_type", Json()), path + ": communication_data_type");
+  take_sums(section(file, "data_types", path).value("grad_accum_dtype", Json()),
+            path + ": data_types.grad_accum_dtype");
   if (const auto size = zero.find("reduce_bucket_size"); size != zero.end() && size->is_number()) {
     require(*size >= 1, Fault::Usage, path, ": reduce_bucket_size must be above 0");
     sharding_.bucket_elements = static_cast<int64_t>(size->get<double>());
@@ -134,9 +159,13 @@ void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
       require(size->is_number_integer(), Fault::Usage, path, ": zero_optimization.", key, " must be a whole number");
       if (*size > 1) sharding_.group = size->get<int64_t>();
     }
-  static const std::vector<std::string> used = {"zero_optimization", "gradient_accumulation_steps",
-                                                "train_micro_batch_size_per_gpu", "gradient_clipping",
-                                                "train_batch_size"};
+  static const std::vector<std::string> used = {"zero_optimization",
+                                                "gradient_accumulation_steps",
+                                                "train_micro_batch_size_per_gpu",
+                                                "gradient_clipping",
+                                                "train_batch_size",
+                                                "communication_data_type",
+                                                "data_types"};
   static const std::vector<std::string> used_of_zero = {
       "stage",          "offload_optimizer", "offload_param", "reduce_bucket_size", "zero_hpz_partition_size",
       "mics_shard_size"};
@@ -192,6 +221,8 @@ void ShardingOptions::read_fsdp_config(const Json& config, const std::string& wh
               ": activations do not go to the host; --gradient_checkpointing true computes them again instead");
     } else if (key == "offload_params" || key == "cpu_offload") {
       sharding_.on_host = truth(value, at);
+    } else if (key == "reduce_dtype" || (key == "mixed_precision_policy" && value.is_object())) {
+      take_sums(value.is_object() ? value.value("reduce_dtype", Json()) : value, at);
     } else if (key == "cpu_ram_efficient_loading") {
       if (!truth(value, at)) v.notes.push_back(str(at, ": each rank reads its own rows of the files alone"));
     } else if (key == "activation_checkpointing") {
@@ -207,6 +238,7 @@ void ShardingOptions::read_fsdp_config(const Json& config, const std::string& wh
 
 void ShardingOptions::resolve_sharding(OptionTable& v) {
   sharding_ = {}, claims_.clear();
+  sharding_.wide_sums = grad_reduce_in_fp32.value_or(false);
   require(!deepspeed || !fsdp, Fault::Usage, "give --deepspeed or --fsdp, not both: each says what is shared out");
   require(fsdp || fsdp_config.is_null() || fsdp_config.empty(), Fault::Usage, "--fsdp_config belongs to --fsdp");
   if (deepspeed) {
@@ -225,6 +257,10 @@ void ShardingOptions::resolve_sharding(OptionTable& v) {
     read_fsdp_words(*fsdp);
   } else {
     const Json file = read_json_file("--fsdp", *fsdp, "fsdp2, \"full_shard auto_wrap\"");
+    require(
+        file.contains("fsdp") || file.contains("fsdp_config"), Fault::Usage, *fsdp,
+        R"( has neither fsdp nor fsdp_config ({"fsdp": "full_shard auto_wrap", "fsdp_config": {...}}); possible too: )",
+        "--fsdp fsdp2");
     const Json words = file.value("fsdp", Json("full_shard auto_wrap"));
     require(words.is_string(), Fault::Usage, *fsdp, ": fsdp must be a text such as \"full_shard auto_wrap\"");
     read_fsdp_words(words.get<std::string>());
@@ -235,6 +271,8 @@ void ShardingOptions::resolve_sharding(OptionTable& v) {
 }
 
 void ShardingOptions::take_shard_group() {
+  if (grad_reduce_in_fp32)
+    sharding_.wide_sums = *grad_reduce_in_fp32;  // what is said here is meant, whatever a file says
   if (!shard_group_size) return;
   require(sharding_.stage == 3, Fault::Usage,
           "--shard_group_size is of weights that are shared out: give --deepspeed zero3, or --fsdp hybrid_shard");

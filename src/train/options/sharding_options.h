@@ -20,6 +20,7 @@ struct Sharding {
   bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
   // Slices, the optimizer's state and its step are on the host.
   bool on_host = false;
+  bool wide_sums = false;  // of gradients, over micro-batches and ranks: in f32
   std::optional<int64_t> bucket_elements;
   // Of 3: so many ranks share the parameters out, and other groups hold the same; 0: those of a machine; nothing: all.
   std::optional<int64_t> group;
@@ -28,6 +29,7 @@ struct Sharding {
 struct ShardingOptions {
   std::optional<std::string> deepspeed, fsdp;
   Json fsdp_config;
+  std::optional<bool> grad_reduce_in_fp32;
   std::optional<int64_t> shard_group_size;
   int64_t sequence_parallel_size = 1;      // ranks that share out the tokens of each row
   int64_t tensor_model_parallel_size = 1;  // ranks that share out the matrices of the model
@@ -65,6 +67,7 @@ struct ShardingOptions {
   void read_fsdp_words(const std::string& words);
   void read_fsdp_config(const Json& config, const std::string& where, OptionTable& v);
   void take_shard_group();
+  void take_sums(const Json& type, const std::string& where);
   Sharding sharding_;
   std::vector<Claim> claims_;
 };

@@ -8,11 +8,14 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/lines.h"
 #include "base/log.h"
 #include "base/plot.h"
 
@@ -128,7 +131,40 @@ void RunLog::log(int64_t step, const Json& values) {
   if (!options_.quiet) log_info(shown(line));
 }
 
-void RunLog::replay(const Json& log_history) {
+namespace {
+// The step of a line of logging.jsonl or completions.jsonl; nothing: it tells none.
+std::optional<int64_t> step_of(const Json& line) {
+  if (!line.is_object()) return std::nullopt;
+  for (const char* key : {"step", "global_step"})
+    if (const auto step = line.find(key); step != line.end() && step->is_number_integer()) return step->get<int64_t>();
+  const auto of = line.find("global_step/max_steps");
+  if (of == line.end() || !of->is_string()) return std::nullopt;
+  return std::strtoll(of->get_ref<const std::string&>().c_str(), nullptr, 10);
+}
+
+// Without the lines of steps behind this one, which a run that goes on from there makes again.
+void cut_behind(const fs::path& file, int64_t step) {
+  if (!fs::is_regular_file(file)) return;
+  keep_whole_lines(file.string());
+  AtomicFile kept(file);
+  LineReader reader(file.string());
+  int64_t dropped = 0;
+  for (std::string line; reader.next(line);) {
+    const auto of = step_of(Json::parse(line, nullptr, /*allow_exceptions=*/false));
+    if (of && *of > step)
+      ++dropped;
+    else
+      kept.write(line + "\n");
+  }
+  if (dropped == 0) return;
+  kept.commit();
+  log_info(file.string(), ": ", dropped, " lines of steps behind ", step, " are gone, as those steps are made again");
+}
+}  // namespace
+
+void RunLog::go_on_from(int64_t step, const Json& log_history) {
+  cut_behind(file(), step);
+  cut_behind(options_.dir / kCompletionsFile, step);
   for (const Json& entry : log_history)
     for (const auto& [key, value] : entry.items())
       if (value.is_number() && key != "step")

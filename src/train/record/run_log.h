@@ -20,6 +20,9 @@ namespace apus {
 // <output_dir>/vN-YYYYMMDD-HHMMSS, N one above the highest there; created.
 std::filesystem::path make_version_dir(const std::filesystem::path& output_dir);
 
+// In a run's folder: its answers, a line each.
+inline constexpr const char* kCompletionsFile = "completions.jsonl";
+
 std::string spoken_time(double seconds);  // "1h 2m 3s"
 double rounded(double value, int digits = 8);
 
@@ -37,9 +40,11 @@ class RunLog {
   // A line of values at `step`; keys starting with "eval_" belong to the evaluation. Text values are shown and written,
   // but not plotted.
   void log(int64_t step, const Json& values);
-  void finish(const Json& summary);      // last object of logging.jsonl, and the plots
-  void plots() const;                    // images/*.svg from all points so far
-  void replay(const Json& log_history);  // points of an earlier part of this run, for the plots
+  void finish(const Json& summary);  // last object of logging.jsonl, and the plots
+  void plots() const;                // images/*.svg from all points so far
+  // A run goes on from this step: what its folder tells of later ones, which are made again, is taken out, and the
+  // points before it are those of the history.
+  void go_on_from(int64_t step, const Json& log_history);
   std::filesystem::path images_dir() const { return options_.dir / "images"; }
   std::filesystem::path file() const { return options_.dir / "logging.jsonl"; }
 

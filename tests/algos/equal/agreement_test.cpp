@@ -19,13 +19,14 @@ struct Agreement {
   int64_t tokens = 0;
 };
 
-Agreement agreement_of(const std::string& family, bool adapted, at::ScalarType type) {
+enum class Adapter { None, Lora, Dora };
+
+Agreement agreement_of(const std::string& family, Adapter adapter, at::ScalarType type) {
   const auto model = golden::owned_model(golden::Case(family).dir / "checkpoint", type);
-  if (adapted) {
-    make_adapter(*model,
-                 {.r = 4, .alpha = 8, .dropout = 0, .target_modules = {"q_proj", "v_proj", "o_proj"}, .init = "false"},
-                 5);
-  }
+  LoraConfig config{
+      .r = 4, .alpha = 8, .dropout = 0, .target_modules = {"q_proj", "v_proj", "o_proj"}, .init = "false"};
+  config.dora = adapter == Adapter::Dora;
+  if (adapter != Adapter::None) make_adapter(*model, config, 5);
   constexpr double kTemperature = 0.7;
   Sampling s;
   s.temperature = kTemperature, s.max_new_tokens = 24, s.ignore_eos = true, s.seed = 3;
@@ -63,10 +64,13 @@ Agreement agreement_of(const std::string& family, bool adapted, at::ScalarType t
 TEST(Agreement, OfEngineAndTrainerIsExactInF32) {
   if (golden::device_named() != "cpu") GTEST_SKIP() << "a processor's kernels do not let a row's bits depend on others";
   for (const char* family : {"qwen2", "qwen3", "llama3", "qwen3_moe_norm"})
-    for (const bool adapted : {false, true}) {
-      const Agreement a = agreement_of(family, adapted, at::kFloat);
+    for (const Adapter adapter : {Adapter::None, Adapter::Lora, Adapter::Dora}) {
+      const Agreement a = agreement_of(family, adapter, at::kFloat);
       EXPECT_EQ(a.tokens, 7 * 24) << family;
-      EXPECT_EQ(a.worst, 0) << family << (adapted ? " with an adapter" : "");
+      EXPECT_EQ(a.worst, 0) << family
+                            << (adapter == Adapter::None   ? ""
+                                : adapter == Adapter::Lora ? " with LoRA"
+                                                           : " with DoRA");
     }
 }
 
