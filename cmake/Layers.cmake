@@ -113,6 +113,8 @@ if(NOT APUS_HOST_ONLY)
   list(REMOVE_ITEM heavy_sources ${host_sources} ${host_extra})
   if(NOT APUS_TORCH_CUDA)
     list(FILTER heavy_sources EXCLUDE REGEX "/devices/cuda/")
+  else()
+    list(FILTER heavy_sources EXCLUDE REGEX "/devices/without_cuda\\.cpp$")
   endif()
   # Two preludes: operators and devices register with the dispatcher, whose headers cost others ten seconds a file.
   set(op_sources ${heavy_sources})

@@ -42,23 +42,25 @@ std::string listed_by_reason(const std::vector<const Option*>& options, std::str
   for (const auto& [why, names] : reasons) out += wrapped(join(names, " ") + ": " + why, 2, 6, width);
   return out;
 }
-}  // namespace
 
-std::string OptionTable::help(int columns, bool all) const {
-  const auto width = static_cast<size_t>(std::clamp(columns, 60, 140));
+bool acts(const Option& option) { return option.refusal.empty() && option.no_effect.empty(); }
+
+std::string small(std::string text) {
+  for (char& c : text) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool mentions(const Option& option, const std::string& word) {
+  std::string text = option.name + "\n" + option.help + "\n" + option.group + "\n" + join(option.allowed, "\n");
+  for (const auto& [spelling, note] : option.aliases) text += "\n" + spelling;
+  return small(text).find(small(word)) != std::string::npos;
+}
+
+// Those that act, under the titles of their groups.
+std::string by_groups(const std::vector<const Option*>& options, size_t width) {
   std::vector<std::string> titles;
   std::map<std::string, std::string> sections;
-  std::vector<const Option*> refused, idle;
-  for (const auto& option : options_) {
-    if (option->is_hidden) continue;
-    if (!option->refusal.empty()) {
-      refused.push_back(option.get());
-      continue;
-    }
-    if (!option->no_effect.empty()) {
-      idle.push_back(option.get());
-      continue;
-    }
+  for (const Option* option : options) {
     auto [section, fresh] = sections.emplace(option->group, "");
     if (fresh) titles.push_back(option->group);
     section->second +=
@@ -66,17 +68,43 @@ std::string OptionTable::help(int columns, bool all) const {
   }
   std::string out;
   for (const auto& title : titles) out += title + "\n" + sections[title] + "\n";
-  if (!all && idle.size() + refused.size() > 0)
-    return out +
-           wrapped(str("Existing scripts may also have ", idle.size(), " options without effect here, and ",
-                       refused.size(), " are known but not possible: --help all lists them with the reasons."),
-                   0, 0, width) +
-           "\n";
+  return out;
+}
+}  // namespace
+
+std::string OptionTable::help(int columns, const std::string& word) const {
+  const auto width = static_cast<size_t>(std::clamp(columns, 60, 140));
+  const bool all = word == "all", plain = word.empty();
+  const bool brief = plain && std::any_of(options_.begin(), options_.end(), [](const auto& o) { return o->is_common; });
+  std::vector<const Option*> acting, refused, idle;
+  size_t more = 0;
+  for (const auto& option : options_) {
+    if (option->is_hidden || (!plain && !all && !mentions(*option, word))) continue;
+    if (acts(*option) && brief && !option->is_common)
+      ++more;
+    else
+      (acts(*option) ? acting : option->refusal.empty() ? idle : refused).push_back(option.get());
+  }
+  std::string out = by_groups(acting, width);
+  if (plain) {
+    if (more > 0)
+      out += wrapped(
+          str("These are the usual ones. ", more,
+              " more: `--help WORD` shows those about a word, as in `--help lora`, and `--help all` every one."),
+          0, 0, width);
+    if (idle.size() + refused.size() > 0)
+      out += wrapped(str("Existing scripts may also have ", idle.size(), " options without effect here, and ",
+                         refused.size(), " are known but not possible: --help all lists them with the reasons."),
+                     0, 0, width);
+    return out + "\n";
+  }
   if (!idle.empty())
     out += "Accepted for existing scripts, without effect\n" + listed_by_reason(idle, &Option::no_effect, width) + "\n";
   if (!refused.empty())
     out += "Known, but not possible here\n" + listed_by_reason(refused, &Option::refusal, width) + "\n";
-  return out;
+  if (!out.empty()) return out;
+  return wrapped(str("No option has '", word, "' in its name or explanation", elsewhere(word), "."), 0, 0, width) +
+         "\n";
 }
 
 }  // namespace apus

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/foreign_words.h"
 #include "base/nearest.h"
 
 namespace apus {
@@ -151,6 +152,8 @@ std::string check_choice(const Option& option, const std::string& word) {
   for (const auto& choice : option.allowed) {
     if (choice == word) return "";
   }
+  if (const std::string use = option_of_foreign_value(option.name, word); !use.empty())
+    return str(quoted(word), " is not possible; here it is ", use);
   const auto near = nearest(word, option.allowed, 1);
   return str(quoted(word), " is not possible",
              near.empty() ? ". Allowed: " : str("; did you mean ", near[0], "? Allowed: "), join(option.allowed));
@@ -257,6 +260,11 @@ std::string default_text(const Option& option) {
   if (!option.default_text.empty()) return option.default_text;
   const Json value = value_json(option);
   if (value.is_null() || ((value.is_array() || value.is_object()) && value.empty())) return "";
+  if (value.is_array()) {  // as one would type it
+    std::vector<std::string> words;
+    for (const Json& item : value) words.push_back(item.is_string() ? item.get<std::string>() : json_text(item));
+    return join(words, " ");
+  }
   return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 

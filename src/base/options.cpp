@@ -8,6 +8,7 @@
 
 #include "base/config_file.h"
 #include "base/error.h"
+#include "base/foreign_words.h"
 #include "base/nearest.h"
 #include "base/option_value.h"
 
@@ -36,6 +37,7 @@ Option& Option::refused(std::string why) { return refusal = std::move(why), *thi
 Option& Option::idle(std::string value) { return idle_value = std::move(value), *this; }
 Option& Option::forgives_unknown() { return is_forgiving = true, *this; }
 Option& Option::hidden() { return is_hidden = true, *this; }
+Option& Option::common() { return is_common = true, *this; }
 Option& Option::shown_default(std::string text) { return default_text = std::move(text), *this; }
 Option& Option::honoured(OptionTarget member, std::string explanation) {
   target = member, help = std::move(explanation);
@@ -91,6 +93,17 @@ void OptionTable::check_names() const {
   }
 }
 
+std::string OptionTable::elsewhere(std::string name) const {
+  std::replace(name.begin(), name.end(), '-', '_');
+  const auto acts = [&](const std::string& other) {
+    const Option* const option = find(other);
+    return option && option->refusal.empty() && option->no_effect.empty();
+  };
+  const std::string use = option_of_foreign_word(name, acts);
+  if (use.empty()) return "";
+  return use.starts_with("nothing:") ? "; leave it out" + use.substr(7) : "; here it is " + use;
+}
+
 Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>& errors) {
   std::string name = typed.substr(0, 200);
   std::replace(name.begin(), name.end(), '-', '_');
@@ -113,6 +126,10 @@ Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>&
     }
   }
   if (fitting.size() == 1) return *fitting.begin();
+  if (const std::string advice = elsewhere(name); !advice.empty()) {
+    unknown_.push_back(str("--", typed.substr(0, 200), " is no option here", advice));
+    return nullptr;
+  }
   if (fitting.size() > 1) {
     if (names.size() > 8) names.resize(8), names.push_back("...");
     errors.push_back(str("--", typed, " may mean any of ", join(names)));
@@ -163,8 +180,10 @@ void OptionTable::read_flags(const std::vector<std::string>& arguments, size_t f
   const auto is_flag = [&](size_t i) { return arguments[i].starts_with("--") && arguments[i].size() > 2; };
   for (size_t i = first; i < arguments.size();) {
     if (!is_flag(i)) {
-      errors.push_back(str("'", arguments[i].substr(0, 200), "' belongs to no option",
-                           i == 0 ? " (a configuration file ends in .yaml, .yml or .json)" : ""));
+      const std::string& word = arguments[i];
+      const std::string known = word.starts_with("-") ? elsewhere(word.substr(1, 200)) : "";
+      errors.push_back(str("'", word.substr(0, 200), "' belongs to no option", known,
+                           i == 0 && known.empty() ? " (a configuration file ends in .yaml, .yml or .json)" : ""));
       ++i;
       continue;
     }

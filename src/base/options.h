@@ -48,6 +48,7 @@ class Option {
   Option& idle(std::string value);  // of a refused one: the value with which it asks for nothing, beside false
   Option& forgives_unknown();       // on a bool: when true, unknown flags are notes instead of errors
   Option& hidden();                 // works, but is left out of --help
+  Option& common();                 // among those that --help shows when nothing more is asked for
   // What a group of options refuses or cannot do, and this command does after all.
   Option& honoured(OptionTarget member, std::string explanation);
   Option& idle_for(std::string reason);     // what a group refuses, and this command has no need of
@@ -59,7 +60,7 @@ class Option {
   std::string name;
   OptionTarget target;
   std::string help, group;
-  bool is_required = false, is_hidden = false, is_forgiving = false, given = false;
+  bool is_required = false, is_hidden = false, is_common = false, is_forgiving = false, given = false;
   std::vector<std::string> allowed;
   std::vector<std::pair<std::string, std::string>> aliases;  // spelling, note
   std::optional<double> above_limit, least, most;
@@ -103,8 +104,9 @@ class OptionTable {
   void set(const std::string& name, const Json& value);  // from args.json; unknown names are ignored
   bool given(const std::string& name) const;             // was it set by the user?
   Json json() const;                                     // every option and its value, in order
-  // Grouped: what acts, and with `all` also what is only known: without effect, or not possible.
-  std::string help(int width, bool all = false) const;
+  // Grouped. Without `word` the common options, or all that act where none is said to be common; with "all" everything,
+  // also what is only known: without effect, or not possible; with another word what has it in name or explanation.
+  std::string help(int width, const std::string& word = "") const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
   // Those with a property: with(&Option::is_exact), with(&Option::restored_kind, "model").
   std::vector<const Option*> with(bool Option::*property) const;
@@ -115,6 +117,8 @@ class OptionTable {
  private:
   Option& add(std::string name, OptionTarget target, std::string help);
   Option* find(const std::string& name) const;  // exact, also by alias
+  // "; here it is --learning_rate" of what another program calls so; empty: nothing is known.
+  std::string elsewhere(std::string name) const;
   // Also by prefix; null: unknown or ambiguous.
   Option* look_up(const std::string& typed, std::vector<std::string>& errors);
   void read_config(const std::string& path, std::vector<std::string>& errors);

@@ -6,8 +6,10 @@
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
@@ -112,6 +114,17 @@ void Program::take(Descriptor& from, std::string& into) {
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) return str("was ended by signal ", WTERMSIG(status));
   return str("ended with code ", WEXITSTATUS(status));
+}
+
+std::optional<std::filesystem::path> program_on_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto file = std::filesystem::path(folder.empty() ? "." : folder) / name;
+    std::error_code code;
+    if (std::filesystem::is_regular_file(file, code) && ::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
 }
 
 std::string program_name(const std::string& command) {

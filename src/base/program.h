@@ -5,7 +5,9 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/descriptor.h"
@@ -45,6 +47,8 @@ class Program {
 };
 
 std::string how_it_ended(int wait_status);  // "ended with code 3"
+
+std::optional<std::filesystem::path> program_on_path(const std::string& name);
 
 // "python3 /a/reward.py --strict" -> "reward.py": what a command is called in logs.
 std::string program_name(const std::string& command);

@@ -366,17 +366,19 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   return adapter;
 }
 
+bool changes_base(const fs::path& dir) {
+  const LoraConfig config = read_adapter_config(dir);
+  const fs::path file = adapter_folder(dir) / kWeights;
+  if (fs::exists(file) && !saved_in(AdapterFile(file, config), config).empty()) return true;
+  return !config.modules_to_save.empty() || !config.token_rows.empty() || config.bias != "none";
+}
+
 void load_adapter_beside(Model& model, const fs::path& dir, const std::string& name, at::ScalarType type,
                          const ReadWeight& read) {
   at::NoGradGuard no_grad;
-  const LoraConfig config = read_adapter_config(dir);
-  const fs::path weights = adapter_folder(dir) / kWeights;
-  const bool whole = fs::exists(weights) && !saved_in(AdapterFile(weights, config), config).empty();
-  require(
-      !whole && config.modules_to_save.empty() && config.token_rows.empty() && config.bias == "none", Fault::Usage,
-      "the adapter ", dir.string(),
-      " trained parameters of the base model itself (modules_to_save, trainable_token_indices or biases), so that it "
-      "cannot share the model with others; serve it alone, or merge it by `apus export --merge_lora true`");
+  require(!changes_base(dir), Fault::Usage, "the adapter ", dir.string(),
+          " trained parameters of the base itself (modules_to_save, trainable_token_indices or biases), so that it "
+          "cannot share the model with others; serve it alone, or merge it by `apus export --merge_lora true`");
   try {
     load_adapter(model, dir, name);
     settle_adapter(model, name, type, read);

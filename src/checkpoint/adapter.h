@@ -35,6 +35,10 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
 Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::string& name = "default",
                      double dropout = 0);
 
+// Whether it changes parameters of the base itself (modules_to_save, biases, rows of tokens), which it therefore shares
+// with nobody.
+bool changes_base(const std::filesystem::path& dir);
+
 // For answering, beside other adapters of the same model: none of the base's parameters may be its own, and all of it
 // is taken away again by detach_adapter(), or when it does not fit. DoRA looks at weights that a packed layer has let
 // go of: `read` gives them once more.

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "base/error.h"
@@ -109,9 +111,12 @@ GgufReport export_gguf(const GgufExport& what) {
             [](const Source& a, const Source& b) { return comes_before(a.tensor.name, b.tensor.name); });
   GgufPlan plan{std::move(settings.all), {}};
   for (const Source& source : sources) plan.tensors.push_back(source.tensor);
-  choose_types(plan.tensors, *what.mix, settings.facts);
+  GgufReport report{.tensors = std::ssize(plan.tensors)};
+  report.larger = choose_types(plan.tensors, *what.mix, settings.facts);
   const std::vector<GgufPlan::Tensor> tensors = plan.tensors;
-  GgufReport report{static_cast<int64_t>(tensors.size()), plan.bytes()};
+  report.bytes = plan.bytes();
+  for (const GgufPlan::Tensor& t : tensors)
+    report.weights += std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());
   GgufWriter writer(what.to, std::move(plan));
   for (size_t i = 0; i < sources.size(); ++i) {
     const Source& source = sources[i];

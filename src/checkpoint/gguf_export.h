@@ -19,7 +19,9 @@ struct GgufExport {
 };
 
 struct GgufReport {
-  int64_t tensors = 0, bytes = 0;
+  int64_t tensors = 0, bytes = 0, weights = 0;
+  int64_t larger = 0;  // matrices whose rows are no whole blocks of their format, and that took a larger one
+  double bits() const { return 8 * static_cast<double>(bytes) / static_cast<double>(weights); }  // of a weight
 };
 
 GgufReport export_gguf(const GgufExport& what);

@@ -7,13 +7,16 @@
 #include <cctype>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/user_cache.h"
 #include "gguf/import.h"
+#include "hub/kept.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -75,6 +78,9 @@ fs::path gguf_folder(const fs::path& file) {
   fs::rename(partial, target, code);  // another process may have been first
   if (code) fs::remove_all(partial);
   require(fs::exists(target / kModelConfigFile), Fault::Io, "cannot make ", target.string(), ": ", code.message());
+  log_info("what the settings of ", file.string(),
+           " say is kept as a checkpoint's files: ", bytes_text(folder_bytes(target)), " in ", target.string(),
+           " (apus cache; the weights stay in the file)");
   return target;
 }
 

@@ -53,6 +53,26 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run_d
   return found;
 }
 
+namespace {
+// With a model or an adapter in it.
+fs::path last_of_run(const fs::path& run) {
+  const auto all = list_checkpoints(run);
+  for (auto it = all.rbegin(); it != all.rend(); ++it)
+    for (const char* file : {"adapter_config.json", "default/adapter_config.json", "config.json"}) {
+      std::error_code code;
+      if (fs::exists(it->second / file, code)) return it->second;
+    }
+  return {};
+}
+}  // namespace
+
+fs::path newest_checkpoint(const fs::path& folder) {
+  if (fs::path own = last_of_run(folder); !own.empty()) return own;
+  for (const fs::path& run : version_folders(folder))
+    if (fs::path last = last_of_run(run); !last.empty()) return last;
+  return {};
+}
+
 std::vector<fs::path> optimizer_files(const fs::path& dir) {
   if (fs::exists(dir / kOptimizerFile)) return {dir / kOptimizerFile};
   std::vector<fs::path> files;

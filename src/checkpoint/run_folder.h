@@ -14,6 +14,10 @@ namespace apus {
 // checkpoint-N folders of a run, by rising N.
 std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(const std::filesystem::path& run_dir);
 
+// The last checkpoint that can answer (of a run's folder, or of the newest run that has one in a folder of runs
+// vN-<time>); empty: there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& folder);
+
 // The files of an optimizer's state, slice by slice; empty: there are none. Fault::Usage when some are missing.
 std::vector<std::filesystem::path> optimizer_files(const std::filesystem::path& checkpoint);
 

@@ -20,7 +20,10 @@ void AdapterKindOptions::fields(OptionTable& v) {
       .above(0)
       .at_most(0.999999)
       .must_match();
-  v("adalora_beta2", adalora.beta2, "adalora: decay of how uncertain it is").above(0).at_most(0.999999).must_match();
+  v("adalora_beta2", adalora.beta2, "adalora: decay of the uncertainty of that importance")
+      .above(0)
+      .at_most(0.999999)
+      .must_match();
   v("adalora_orth_reg_weight", adalora.orthogonal, "adalora: weight of the penalty on factors that are not orthogonal")
       .at_least(0)
       .must_match();
@@ -31,7 +34,9 @@ void AdapterKindOptions::fields(OptionTable& v) {
   v("boft_block_size", boft.block_size, "boft: inputs that are rotated together; 0: by --boft_block_num")
       .at_least(0)
       .must_match();
-  v("boft_block_num", boft.block_num, "boft: instead: into so many blocks").at_least(0).must_match();
+  v("boft_block_num", boft.block_num, "boft: blocks that the inputs are divided into, instead of --boft_block_size")
+      .at_least(0)
+      .must_match();
   v("boft_n_butterfly_factor", boft.factors, "boft: rotations one after the other, between which blocks are mixed")
       .at_least(1)
       .at_most(16)
@@ -39,7 +44,7 @@ void AdapterKindOptions::fields(OptionTable& v) {
   v("adapter_length", adapter_length, "adapter: width of the bottleneck behind each feed-forward")
       .at_least(1)
       .must_match();
-  v("adapter_act", adapter_act, "adapter: what is applied in it").choices(bottleneck_acts()).must_match();
+  v("adapter_act", adapter_act, "adapter: the function between its two layers").choices(bottleneck_acts()).must_match();
   v.refuse({"boft_dropout"}, "blocks are never left out", "0");
 }
 

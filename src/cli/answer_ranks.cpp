@@ -19,6 +19,7 @@ void RankOptions::fields(OptionTable& v) {
   v("tensor_model_parallel_size", tensor_model_parallel_size,
     "so many processes share out the model's matrices: heads of attention and their cache, feed-forward, vocabulary; "
     "they are started where nobody has")
+      .common()
       .alias("tensor_parallel_size")
       .at_least(1);
   v("expert_model_parallel_size", expert_model_parallel_size,
@@ -34,6 +35,7 @@ void RankOptions::fields(OptionTable& v) {
 
 void RankOptions::copies_field(OptionTable& v, const std::string& what_they_do) {
   v("data_parallel_size", data_parallel_size, "copies of the model, each with processes of its own: " + what_they_do)
+      .common()
       .at_least(1)
       .at_most(1024);
 }

@@ -21,7 +21,8 @@ struct AppOptions : DeployOptions {
   void fields(OptionTable& v) {
     DeployOptions::fields(v);
     v.group("Page");
-    v("base_url", base_url, "a server that runs already, such as http://127.0.0.1:8000/v1: only the page is added");
+    v("base_url", base_url, "a server that runs already, such as http://127.0.0.1:8000/v1: only the page is added")
+        .common();
     v.at("port").alias("server_port");
     v.at("host").alias("server_name");
     v.at("stream").idle_for("the page streams; a switch on it waits for whole answers");

@@ -9,11 +9,11 @@ namespace apus {
 void BenchmarkFlags::fields(OptionTable& v) {
   v("eval_dataset", eval_dataset,
     "known questions to ask at every evaluation, as apus eval takes them: gsm8k, mmlu=rows.jsonl, ...");
-  v("eval_limit", eval_limit, "only the first n rows of each").at_least(1);
+  v("eval_limit", eval_limit, "ask only the first n rows of each set").at_least(1);
   v("eval_dataset_args", eval_dataset_args, "by set, as apus eval takes it: {\"gsm8k\": {\"few_shot_num\": 2}}");
   v("eval_generation_config", eval_generation_config, "{\"max_tokens\", \"temperature\", ...} of its answers");
   v("eval_run_code", eval_run_code, "humaneval: run the programs that the model writes");
-  v("eval_use_evalscope", eval_use_evalscope, "the same as naming --eval_dataset, which it needs");
+  v("eval_use_evalscope", eval_use_evalscope, "what naming --eval_dataset does, which it needs");
 }
 
 void BenchmarkFlags::check() const {

@@ -13,10 +13,10 @@ void CommCheckOptions::fields(OptionTable& v) {
   v("device", device, "kind of device; each process of a machine takes the one of its number");
   v("megabytes", megabytes, "size of the large messages").at_least(1).at_most(4096);
   v("repeats", repeats, "times of each measurement").at_least(1).at_most(1000);
-  v("pairs", pairs, "also every pair of processes");
+  v("pairs", pairs, "measure every pair of processes, too");
   v("ddp_timeout", ddp_timeout, "seconds that one waits for another").above(0).at_most(1e8);
   v("json", json, "print JSON instead of tables");
-  v("output", output, "file that gets the JSON too");
+  v("output", output, "file that gets the results as JSON");
 }
 
 std::filesystem::path CommCheckOptions::ranks_dir() const {
@@ -27,7 +27,7 @@ namespace {
 int run(const CommCheckOptions& options) { return run_heavy("comm-check", &options); }
 const RegisterCommand<CommCheckOptions> comm_check_command(
     {.name = "comm-check",
-     .group = "",
+     .group = "Machine",
      .summary = "every collective between the processes: results, latency, bandwidth",
      .examples = {"comm-check --device cpu"}},
     run);

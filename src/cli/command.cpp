@@ -31,7 +31,8 @@ std::string general_options(size_t width) {
              "options on the command line win",
              36, width) +
          two_columns("--print-config", "show every option with its value as JSON, and stop", 36, width) +
-         two_columns("--help", "this text", 36, width);
+         two_columns("--help", "this text; --help WORD shows the options about a word, --help all every one", 36,
+                     width);
 }
 
 // Those of the files that register one, and one for each training algorithm.
@@ -67,13 +68,18 @@ std::vector<const Command*> all_commands() {
 }
 
 std::string command_help(const Command& command, const std::string& program, int width,
-                         const std::vector<std::string>& arguments, bool all) {
+                         const std::vector<std::string>& arguments, const std::string& word) {
   const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
   std::string out = str(program, " ", command.info.name, ": ") + command.info.summary;
   out = wrapped(out, 0, 0, columns) + "\n";
   out += str("Usage: ", program, " ", command.info.name, " [FILE.yaml] [--option value ...]\n");
-  for (const auto& example : command.info.examples) out += str("  ", program, " ", example, "\n");
-  out += "\n" + command.make(arguments)->table.help(width, all) + general_options(columns);
+  std::vector<std::string> examples;
+  if (command.info.examples_of) examples = command.info.examples_of(arguments);
+  for (const auto& example : examples.empty() ? command.info.examples : examples)
+    out += str("  ", program, " ", example, "\n");
+  out += "\n" + command.make(arguments)->table.help(width, word);
+  if (!word.empty() && word != "all") return out;
+  out += general_options(columns);
   return command.info.afterword ? out + "\n" + command.info.afterword() : out;
 }
 
@@ -89,18 +95,23 @@ std::string overview(const std::vector<const Command*>& commands, const std::str
     if (command->info.group != group) out += str("\n", group = command->info.group, "\n");
     out += two_columns(command->info.name, command->info.summary, 18, columns);
   }
-  out += str("\n", program, " COMMAND --help explains the options of a command; ", program,
-             " --version tells what it is built on.\n");
+  out += str("\n", program,
+             " COMMAND --help explains the usual options of a command, --help WORD those about a word, --help "
+             "all every one; ",
+             program, " --version tells what it is built on.\n");
   return out;
 }
 
 int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
                 const std::string& program) {
   std::vector<std::string> own;
+  std::string word;  // behind --help
   bool print_config = false, asks_help = false;
-  for (const auto& argument : arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
     if (argument == "--help" || argument == "-h") {
       asks_help = true;
+      if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) word = arguments[++i];
     } else if (argument == "--print-config" || argument == "--print_config") {
       print_config = true;
     } else {
@@ -108,9 +119,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     }
   }
   if (asks_help) {
-    const bool all = !own.empty() && own.back() == "all" && arguments.back() == "all";
-    if (all) own.pop_back();
-    std::fputs(command_help(command, program, Log::of().width(), own, all).c_str(), stdout);
+    std::fputs(command_help(command, program, Log::of().width(), own, word).c_str(), stdout);
     return 0;
   }
   const auto instance = command.make(own);

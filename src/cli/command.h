@@ -39,6 +39,8 @@ struct CommandInfo {
   std::vector<std::string> aliases = {};
   // Makes the text that its help ends with.
   std::string (*afterword)() = nullptr;
+  // The examples of what the arguments ask for, where that changes the options; empty: `examples`.
+  std::vector<std::string> (*examples_of)(const std::vector<std::string>& arguments) = nullptr;
 };
 
 struct Command {
@@ -106,9 +108,9 @@ std::vector<const Command*> all_commands();     // in the order of the overview
 // Answers --help and --print-config itself.
 int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
                 const std::string& program);
-// `all`: also what is there for other programs' scripts only.
+// `word`: as of OptionTable::help.
 std::string command_help(const Command& command, const std::string& program, int width,
-                         const std::vector<std::string>& arguments = {}, bool all = false);
+                         const std::vector<std::string>& arguments = {}, const std::string& word = "");
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
 
 }  // namespace apus

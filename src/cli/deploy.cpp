@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
+#include "base/program.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/deploy_copies.h"
@@ -16,7 +18,6 @@
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "dist/launch/environment.h"
-#include "serve/child_server.h"
 #include "text/agent_template.h"
 #include "text/tool_calls.h"
 
@@ -29,14 +30,22 @@ void DeployOptions::fields(OptionTable& v) {
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Server");
-  v("host", host, "address to listen at; 127.0.0.1 lets in this machine only");
-  v("port", port, "port; when it is taken, the next free one is used and said").at_least(0).at_most(65535);
+  v.at("adapters").help =
+      "adapters that clients ask for by name: NAME=DIR, several if wanted. Without NAME= one is called as the folder "
+      "of "
+      "its runs is, or lora. The model itself is served too, under its own name";
+  v("host", host, "address to listen at: 127.0.0.1 is for this machine alone, 0.0.0.0 for others too").common();
+  v("port", port, "port; when it is taken, the next free one is used and said").common().at_least(0).at_most(65535);
   v("api_key", api_key, "what clients must send as Authorization: Bearer KEY")
+      .common()
       .shown_default("APUS_API_KEY of the environment, else none is asked for");
   v("ssl_keyfile", ssl_keyfile, "PEM file of the private key: with it the server speaks TLS");
   v("ssl_certfile", ssl_certfile, "PEM file of the certificate chain");
-  v("served_model_name", served_model_name, "name of the model for clients").shown_default("the name of its folder");
-  v("owned_by", owned_by, "what /v1/models says");
+  v("served_model_name", served_model_name,
+    "name for clients: of the model, or of the only adapter when --adapters gave it none")
+      .common()
+      .shown_default("the name of its folder");
+  v("owned_by", owned_by, "the owner of the models that /v1/models names");
   v("verbose", verbose, "a log line for each request");
   v("log_interval", log_interval, "seconds between lines of statistics while there is something to say; -1: none")
       .at_least(-1);
@@ -53,8 +62,9 @@ void DeployOptions::fields(OptionTable& v) {
     "with vllm or sglang: a server that runs already; nothing is started then")
       .alias("sglang_server_base_url");
   v("vllm_engine_kwargs", vllm_engine_kwargs, "with vllm: further flags of its server, as JSON: {\"max_loras\": 4}");
-  v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: the same");
-  v("tool_call_parser", tool_call_parser, "format of tool calls")
+  v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: further flags of its server, as JSON");
+  v("tool_call_parser", tool_call_parser, "form of tool calls in answers")
+      .common()
       .choices({"auto", "none", "hermes", "llama3", "qwen3_coder", "deepseek", "mistral", "seed_oss", "glm", "react",
                 "qwen_agent"})
       .shown_default("auto: from the chat template");
@@ -110,15 +120,20 @@ void DeployOptions::fields(OptionTable& v) {
   RunOptions::fields(v);
 }
 
-std::vector<std::pair<std::string, std::string>> DeployOptions::named_adapters() const {
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& a : adapters) {
-    std::error_code code;
-    const size_t equals = a.find('=');
-    if (equals != std::string::npos && !std::filesystem::exists(a, code))
-      out.emplace_back(a.substr(0, equals), a.substr(equals + 1));
-  }
-  return out;
+ServedAdapter* DeployOptions::unnamed_adapter() {
+  return served.size() == 1 && !served.front().named ? &served.front() : nullptr;
+}
+
+// Of the model and of each adapter, before a hub's id becomes a folder of the cache.
+void DeployOptions::name_models() {
+  const auto folder = std::filesystem::absolute(model).lexically_normal();
+  const std::string own =
+      model.empty() ? "" : (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  if (ServedAdapter* const only = unnamed_adapter(); only && served_model_name && *served_model_name != own)
+    only->name = *std::exchange(served_model_name, own), only->named = false;
+  else
+    name_adapters(served, served_model_name.value_or(own));
+  if (!served_model_name && !own.empty()) served_model_name = own;
 }
 
 // Other programs' names for what the engine does, in scripts that were written for them.
@@ -143,22 +158,12 @@ void DeployOptions::resolve(OptionTable& v) {
   take_foreign_backend(v);
   if (upstream()) note_idle_flags(*this, v);
   before_resolve(v);
-  const auto named = named_adapters();
-  if (named.empty()) {
-    AdapterOptions::resolve(v, *this);
-  } else {
-    require(named.size() == adapters.size(), Fault::Usage,
-            "--adapters: give each one a name (a=DIR b=DIR), or a single one without to serve the model with it");
-    for (const auto& [name, dir] : named)
-      require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
-    if (model.empty()) model = read_adapter_config(named.front().second).base_model;
-  }
+  served = served_adapters(adapters);
+  adapters.clear();
+  for (ServedAdapter& each : served) adapters.push_back(each.folder = adapter_meant(each.folder, v));
+  take_settings(v, *this);
   after_resolve(v, *this);
-  // Before a hub's id becomes a folder of the cache.
-  if (!served_model_name && !model.empty()) {
-    const auto folder = std::filesystem::absolute(model).lexically_normal();
-    served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-  }
+  name_models();
   HubFlags::resolve();
   RankOptions::resolve(v);
   TemplateOptions::resolve(v);
@@ -183,9 +188,6 @@ void DeployOptions::check() const {
   require(!upstream() || !placed(), Fault::Usage,
           "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by "
           "--vllm_tensor_parallel_size");
-  require(!upstream() || adapters.empty() || !named_adapters().empty(), Fault::Usage,
-          "--adapters: with --infer_backend ", infer_backend,
-          " give it a name that requests ask for: --adapters NAME=", adapters.empty() ? "" : adapters[0]);
   PlacementOptions::check(*this);
   RankOptions::check(*this, *this, quantise.any());
   require(!upstream() || ranks_of_all() == 1, Fault::Usage,
@@ -219,10 +221,6 @@ void DeployOptions::check() const {
   require(ssl_keyfile.empty() == ssl_certfile.empty(), Fault::Usage,
           "--ssl_keyfile and --ssl_certfile belong together");
   require(!api_key || !api_key->empty(), Fault::Usage, "--api_key is empty; leave it out to let everybody in");
-  std::set<std::string> names = {served_model_name.value_or("")};
-  for (const auto& [name, dir] : named_adapters())
-    require(!name.empty() && names.insert(name).second, Fault::Usage, "--adapters: the name '", name,
-            "' is taken or empty; every model needs its own");
 }
 
 int64_t DeployOptions::copies() const {
@@ -252,10 +250,10 @@ PlanSpec DeployOptions::plan_spec(const Json& config, const DeviceFacts& facts, 
 void DeployOptions::rehearse(Rehearsal& r) const {
   if (upstream()) return;  // the other server knows what it needs
   const Json config = r.model(model);
-  for (const auto& [name, folder] : named_adapters()) r.adapters({folder});
+  r.adapters(adapters);
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
-  if (placed()) return r.placement({*this, *this, this, named_adapters().empty() ? adapter() : ""});
+  if (placed()) return r.placement({*this, *this, this, ""});
   r.plan(plan_spec(config, device_facts(device)));
 }
 
@@ -265,9 +263,30 @@ std::string served_at(const DeployOptions& o, int port) {
   return str(o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1");
 }
 
-void say_where_served(const DeployOptions& o, int port) {
+namespace {
+// "qwen and the adapters sft, grpo"
+std::string names_text(const std::vector<std::string>& models) {
+  if (models.size() < 2) return join(models);
+  const std::vector<std::string> adapters(models.begin() + 1, models.end());
+  return models.front() + (adapters.size() == 1 ? " and the adapter " : " and the adapters ") + join(adapters);
+}
+}  // namespace
+
+void say_who_may_ask(const DeployOptions& o) {
+  const bool here_only = o.host == "localhost" || o.host == "::1" || o.host.starts_with("127.");
+  if (here_only)
+    log_info("only this machine reaches it; --host 0.0.0.0 --api_key SECRET lets others in");
+  else if (o.api_key)
+    log_info("other machines reach it (--host ", o.host, "); API key required");
+  else
+    log_warning("WHOEVER REACHES THIS MACHINE MAY USE THE SERVER: it listens at ", o.host,
+                " and asks for no key. Give --api_key SECRET, or leave --host out to serve this machine alone");
+}
+
+void say_where_served(const DeployOptions& o, const std::vector<std::string>& models, int port) {
   const std::string api = served_at(o, port);
-  log_info("serving ", o.served_model_name.value_or("model"), " at ", api, o.api_key ? " for who has the API key" : "");
+  log_info("serving ", names_text(models), " at ", api, o.api_key ? " (API key required)" : "");
+  say_who_may_ask(o);
   log_info("a page to chat on: ", api.substr(0, api.size() - 2));
 }
 

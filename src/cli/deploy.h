@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/answer_ranks.h"
+#include "cli/served_adapters.h"
 #include "cli/task_options.h"
 #include "quant/wish.h"
 #include "serve/http_server.h"
@@ -23,12 +24,13 @@ struct DeployOptions : ModelOptions,
                        RankOptions,
                        RunOptions {
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
-  std::string host = "0.0.0.0";
+  std::string host = "127.0.0.1";
   int64_t port = 8000;
   // Absent: APUS_API_KEY of the environment, else everybody may ask.
   std::optional<std::string> api_key;
   std::string ssl_keyfile, ssl_certfile;
   std::optional<std::string> served_model_name;  // absent: the name of the model's folder
+  std::vector<ServedAdapter> served;             // --adapters with their names; filled by resolve()
   std::string owned_by = "apus";
   bool verbose = true;
   int64_t log_interval = 20;  // seconds between lines of statistics; -1: none
@@ -53,14 +55,15 @@ struct DeployOptions : ModelOptions,
   bool allow_special_tokens_in_prompt = false;
   std::string request_log, result_path;
 
-  std::vector<std::pair<std::string, std::string>> named_adapters() const;  // name, folder
+  // The only one, which nobody gave a name.
+  ServedAdapter* unnamed_adapter();
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
   void fetch() {
     if (upstream() || model.empty()) return;  // there it may be a name that the other program knows
     ModelOptions::fetch();
-    TaskOptions::settle(*this, *this, named_adapters().empty() ? adapter() : named_adapters().front().second);
+    TaskOptions::settle(*this, *this, served.empty() ? "" : served.front().folder);
     RankOptions::settle(*this);
   }
   // Of the model: those that --data_parallel_size asks for, or for which NPROC_PER_NODE has processes.
@@ -75,6 +78,7 @@ struct DeployOptions : ModelOptions,
 
  private:
   void take_foreign_backend(OptionTable& v);
+  void name_models();
 };
 
 // In the environment of a copy that deploy has started: its number.
@@ -82,6 +86,9 @@ constexpr const char* kCopyVariable = "APUS_COPY";
 
 HttpServerSpec http_server_spec(const DeployOptions& options);
 std::string served_at(const DeployOptions& options, int port);  // its address, as somebody here would type it
-void say_where_served(const DeployOptions& options, int port);
+// In the log: who reaches it, and with what; a warning where anybody may use it.
+void say_who_may_ask(const DeployOptions& options);
+// Before that what clients can ask for, the model and then its adapters, and where.
+void say_where_served(const DeployOptions& options, const std::vector<std::string>& models, int port);
 
 }  // namespace apus

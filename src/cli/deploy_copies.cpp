@@ -29,7 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr double kStartSeconds = 3600;  // large models are read from slow disks
 constexpr double kSteady = 60;          // a copy that lived shorter is started again later each time
-constexpr double kLongestPause = 60;    // seconds before that
+constexpr double kLongestRestart = 60;  // seconds before that
 
 std::vector<std::string> our_command_line() {
   std::vector<std::string> words(1);
@@ -117,7 +117,7 @@ bool Copy::look() {
   if (const auto how = ended()) {
     if (state_ == State::Down) return false;
     log_error(report(*how));
-    pause_ = since_.seconds() < kSteady ? std::min(2 * pause_, kLongestPause) : 1;
+    pause_ = since_.seconds() < kSteady ? std::min(2 * pause_, kLongestRestart) : 1;
     state_ = State::Down, child_.reset(), since_.restart();
     return true;
   }
@@ -205,7 +205,7 @@ int deploy_copies(const DeployOptions& o) {
       std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, std::move(urls), o.verbose);
   HttpServer door(http_server_spec(o), front);
   log_info(copies.size(), " copies of the model answer");
-  say_where_served(o, door.port());
+  say_where_served(o, models_at(copies.front()->url(), o.api_key.value_or("")), door.port());
   while (!stop.raised()) {
     for (size_t i = 0; i < copies.size(); ++i)
       if (copies[i]->look()) front->place_copy(i, copies[i]->state() == Copy::State::Serving ? copies[i]->url() : "");

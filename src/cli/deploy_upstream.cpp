@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/ports.h"
+#include "base/program.h"
 #include "base/signals.h"
 #include "serve/child_server.h"
 #include "serve/forwarder.h"
@@ -122,11 +123,10 @@ std::vector<std::string> upstream_command(const DeployOptions& o, const std::str
   if (vllm && o.vllm_pipeline_parallel_size)
     add("--pipeline-parallel-size", std::to_string(*o.vllm_pipeline_parallel_size));
   if (vllm && o.vllm_data_parallel_size) add("--data-parallel-size", std::to_string(*o.vllm_data_parallel_size));
-  const auto adapters = o.named_adapters();
-  if (!adapters.empty()) {
+  if (!o.served.empty()) {
     if (vllm) words.push_back("--enable-lora");
     words.push_back(vllm ? "--lora-modules" : "--lora-paths");
-    for (const auto& [name, dir] : adapters) words.push_back(name + "=" + dir);
+    for (const ServedAdapter& a : o.served) words.push_back(a.name + "=" + a.folder);
   }
   add_arguments(vllm ? o.vllm_engine_kwargs : o.sglang_engine_kwargs, words);
   return words;
@@ -152,6 +152,7 @@ int deploy_upstream(const DeployOptions& o) {
   const auto forwarder = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose);
   HttpServer server(http_server_spec(o), forwarder);
   log_info("serving ", url, " at ", served_at(o, server.port()));
+  say_who_may_ask(o);
   while (!stop.raised() && !(child && child->ended())) std::this_thread::sleep_for(200ms);
   if (!stop.raised())
     fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");

@@ -13,7 +13,7 @@ namespace apus {
 void DevicesOptions::fields(OptionTable& v) {
   v.group("Devices");
   v("json", json, "print JSON");
-  v("ops", ops, "instead: which fused operators run as the device's own kernels, and which as the reference");
+  v("ops", ops, "which fused operators run as the device's own kernels, and which as the reference");
   v("root", root, "look at the machine whose files are below this folder");
   RunOptions::fields(v);
 }

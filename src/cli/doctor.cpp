@@ -47,7 +47,7 @@ void DoctorOptions::fields(OptionTable& v) {
   v("comm_timeout", comm_timeout, "for --comm: seconds after which a silent process is named and the check ends")
       .above(0)
       .at_most(86400);
-  v("output_dir", output_dir, "the folder whose disk is looked at");
+  v("output_dir", output_dir, "a folder whose disk is looked at too");
   v("root", root, "look at the machine whose files are below this folder");
   RunOptions::fields(v);
 }

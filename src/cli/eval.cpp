@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -118,23 +116,26 @@ void EvalOptions::fields(OptionTable& v) {
   for (const Benchmark& one : benchmarks()) names.emplace_back(one.name);
   v("eval_dataset", eval_dataset,
     "what is asked: " + join(names) + "; each with =FILES for rows that are here: mmlu=rows.jsonl")
+      .common()
       .required();
-  v("eval_limit", eval_limit, "only the first n rows of each").at_least(1);
+  v("eval_limit", eval_limit, "ask only the first n rows of each set").common().at_least(1);
   v("eval_method", eval_method,
     "generate: the model writes an answer. logprobs: the likeliest of the choices is its answer")
       .choices({"generate", "logprobs"});
   v("num_samples", num_samples, "answers to each question, of which the mean counts; several need --temperature")
+      .common()
       .at_least(1)
       .at_most(1000);
   v("eval_run_code", eval_run_code,
     "humaneval: run the programs that the model writes, by python3, which may neither write files nor start processes "
-    "nor reach a network");
+    "nor reach a network")
+      .common();
   v("eval_dataset_args", eval_dataset_args,
     "by set: {\"mmlu\": {\"dataset_id\": files or a hub's id, \"subset_list\": [subjects], \"few_shot_num\": examples "
     "before each question}}");
   v("eval_generation_config", eval_generation_config,
     "{\"max_tokens\", \"temperature\", ...}: the flags of those names, together");
-  v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it");
+  v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it").common();
   v("eval_backend", eval_backend, "Native, OpenCompass: the program's own evaluation")
       .choices({"Native", "OpenCompass", "VLMEvalKit"});
   v.no_effect({"local_dataset"}, "rows are looked for here, then on the hub");
@@ -310,70 +311,43 @@ void EvalOptions::rehearse(Rehearsal& r) const {
   if (use_chat_template) r.chat_template(chat_template, model);
 }
 
-std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<double>& marks) {
-  std::vector<EvalScore> out;
-  const auto each = static_cast<size_t>(o.num_samples);
-  for (size_t set = 0; set < o.eval_dataset.size(); ++set) {
-    const std::string name = named_rows(o.eval_dataset[set]).first;
-    EvalScore all{name, benchmark_named(name).metric, "", 0, 0}, any{name, str("pass@", each), "", 0, 0};
-    std::map<std::string, EvalScore> groups;
-    for (size_t i = 0; i < o.questions.size(); ++i) {
-      if (o.questions[i].set != set) continue;
-      const double *const first = marks.data() + i * each, *const end = first + each;
-      const double mark = std::accumulate(first, end, 0.0) / static_cast<double>(each);
-      EvalScore& group = groups[o.questions[i].item.group];
-      ++all.count, ++group.count, ++any.count;
-      all.score += mark, group.score += mark, any.score += *std::max_element(first, end) >= 1;
-    }
-    for (EvalScore* sum : {&all, &any}) sum->score /= static_cast<double>(std::max<int64_t>(1, sum->count));
-    out.push_back(all);
-    if (each > 1) out.push_back(any);
-    if (groups.size() < 2) continue;
-    for (auto& [title, group] : groups)
-      out.push_back({name, all.metric, title, group.count, group.score / static_cast<double>(group.count)});
-  }
-  return out;
-}
-
-namespace {
-const Benchmark& benchmark_of(const EvalOptions& o, const EvalOptions::Question& question) {
-  return benchmark_named(named_rows(o.eval_dataset[question.set]).first);
-}
-}  // namespace
-
-std::vector<double> eval_marks(const EvalOptions& o, const std::vector<std::string>& answers) {
-  std::vector<double> marks(answers.size());
-  in_parallel(answers.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
-    const EvalOptions::Question& q = o.questions[i / static_cast<size_t>(o.num_samples)];
-    if (!answers[i].empty()) marks[i] = benchmark_of(o, q).judge(q.item, q.row, answers[i]);
-  });
-  return marks;
-}
-
-void write_reviews(const EvalOptions& o, const fs::path& file, const std::vector<std::string>& answers,
-                   const std::vector<double>& marks, bool all) {
-  LineWriter out(file.string());
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const EvalOptions::Question& q = o.questions[i / static_cast<size_t>(o.num_samples)];
-    if (answers[i].empty() && !all) continue;
-    const BenchmarkItem& item = q.item;
-    const Json right = item.choices.empty() ? Json(item.solution) : Json(std::string(1, choice_letter(item.right)));
-    out.write(json_text({{"dataset", benchmark_of(o, q).name},
-                         {"group", item.group},
-                         {"question", asked_text(item)},
-                         {"examples", q.examples.size()},
-                         {"answer", answers[i]},
-                         {"right", right},
-                         {"score", marks[i]}}));
-  }
-  out.close();
-}
-
 namespace {
 
-// The answers, num_samples for each question; empty: none came.
-std::vector<std::string> asked(const EvalOptions& o) {
-  const InferOptions& infer = o;
+// Says what became of each answer as it comes, or of every hundredth part of many, and keeps its mark.
+class Running {
+ public:
+  Running(const EvalOptions& o, std::vector<double>& marks) : o_(o), marks_(marks) {
+    marks_.assign(o.questions.size() * static_cast<size_t>(o.num_samples), NAN);
+  }
+  void hear(const Json& row, const std::string& answer) {
+    const auto i = row.value(kRow, size_t{0});
+    const EvalOptions::Question& q = o_.questions.at(i / static_cast<size_t>(o_.num_samples));
+    const Benchmark& benchmark = benchmark_of(o_, q);
+    marks_[i] = answer.empty() ? 0 : benchmark.judge(q.item, q.row, answer);
+    sum_ += marks_[i], ++done_;
+    const size_t step = std::max<size_t>(1, marks_.size() / 100);
+    if (done_ % step != 0) return;
+    log_info("eval ", done_, "/", marks_.size(), ": ", benchmark.name, ", ",
+             step == 1 ? str(marks_[i] >= 1  ? "right"
+                             : marks_[i] > 0 ? fixed(marks_[i])
+                                             : "wrong",
+                             ", ")
+                       : std::string(),
+             fixed(sum_ / static_cast<double>(done_)), " so far");
+  }
+
+ private:
+  const EvalOptions& o_;
+  std::vector<double>& marks_;
+  size_t done_ = 0;
+  double sum_ = 0;
+};
+
+// The answers, num_samples for each question; empty: none came. `marks`: of those that came now.
+std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks) {
+  Running running(o, marks);
+  InferOptions infer = o;
+  infer.on_answer = [&running](const Json& row, const std::string& answer) { running.hear(row, answer); };
   if (o.client())
     infer_client(infer);
   else
@@ -446,8 +420,9 @@ std::vector<std::string> likeliest(const EvalOptions& o) {
 }
 
 int run(const EvalOptions& o) {
-  const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o);
-  const std::vector<double> marks = eval_marks(o, answers);
+  std::vector<double> known;
+  const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o, known);
+  const std::vector<double> marks = eval_marks(o, answers, known);
   write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers, marks, true);
   const auto none = std::count(answers.begin(), answers.end(), "");
   if (none > 0) log_warning(none, " answers are missing, which count as wrong ones");

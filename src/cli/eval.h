@@ -46,8 +46,12 @@ struct EvalOptions : InferOptions {
 
 // A question as a talk; examples are earlier turns.
 Json messages_of(const EvalOptions::Question& question);
-// What each answer is worth; an empty one is none, and worth nothing.
-std::vector<double> eval_marks(const EvalOptions& options, const std::vector<std::string>& answers);
+// That asks it.
+const Benchmark& benchmark_of(const EvalOptions& options, const EvalOptions::Question& question);
+// What each answer is worth; an empty one is none, and worth nothing. `known`: marks that were given already, nan where
+// none was.
+std::vector<double> eval_marks(const EvalOptions& options, const std::vector<std::string>& answers,
+                               const std::vector<double>& known = {});
 // Each answer with its question and mark, as lines of JSON; those that are none only with `all`.
 void write_reviews(const EvalOptions& options, const std::filesystem::path& file,
                    const std::vector<std::string>& answers, const std::vector<double>& marks, bool all = false);

@@ -18,26 +18,33 @@ namespace fs = std::filesystem;
 
 void ExportOptions::fields(OptionTable& v) {
   v.group("Export");
-  v("merge_lora", merge_lora, "fold adapters into the model's weights");
-  v("to_cached_dataset", to_cached_dataset, "encode --dataset once, for the --cached_dataset of many runs");
+  v("merge_lora", merge_lora, "fold adapters into the model's weights").common();
+  v("to_cached_dataset", to_cached_dataset, "encode --dataset once, for the --cached_dataset of many runs").common();
   v("to_gguf", to_gguf, "write one GGUF file with weights in this format: " + join(mix_names()))
+      .common()
       .shown_default("no such file");
-  v("to_ollama", to_ollama, "write a Modelfile for ollama, of the model's folder or of the file of --to_gguf");
+  v("to_ollama", to_ollama, "write a Modelfile for ollama, of the model's folder or of the file of --to_gguf").common();
   v("to_hf", to_hf,
     "write the model anew as HuggingFace's files, in another --torch_dtype or --max_shard_size; with --adapters that "
     "are "
-    "not merged the adapter's");
-  v("adapters", adapters, "adapter folders").alias("lora").alias("ckpt_dir", "its old name");
-  v("model", model, "folder of the base, or a hub's id").shown_default("what the adapter names");
-  v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
+    "not merged the adapter's")
+      .common();
+  v("adapters", adapters, "folders of adapters, such as checkpoints of training runs")
+      .common()
+      .alias("lora")
+      .alias("ckpt_dir", "its old name");
+  v("model", model, "folder of the base, or a hub's id").common().shown_default("what the adapter names");
+  v("adapter_weights", adapter_weights, "--merge_lora: a factor for each adapter's changes").shown_default("1 each");
   v("output_dir", output_dir, "folder to write")
+      .common()
       .alias("merged_dir")
       .shown_default("<adapter>-merged, <model>-cached_dataset, -gguf, -ollama, -bnb-int4");
   v("torch_dtype", torch_dtype, "number format of the result")
+      .common()
       .choices({"float32", "bfloat16", "float16"})
       .shown_default("the base's");
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
-  v("exist_ok", exist_ok, "replace the folder when it is there");
+  v("exist_ok", exist_ok, "replace what is in the way of the output").common();
   HubFlags::fields(v);
   v.no_effect({"device_map", "max_memory", "device"},
               "tensors are merged one at a time on the processor; no device is filled");
@@ -47,8 +54,11 @@ void ExportOptions::fields(OptionTable& v) {
               "exporting needs files only");
   v("new_special_tokens", new_special_tokens, "tokens that the adapter was trained with, or .txt files of them")
       .shown_default("what the adapter's run was given");
-  v("rope_scaling", rope_scaling, "how its positions were stretched").shown_default("what the adapter's run was given");
-  v("max_model_len", max_model_len, "how far").at_least(1).shown_default("what the adapter's run was given");
+  v("rope_scaling", rope_scaling, "how the model's positions were stretched in training")
+      .shown_default("what the adapter's run was given");
+  v("max_model_len", max_model_len, "how far --rope_scaling stretched the model's positions")
+      .at_least(1)
+      .shown_default("what the adapter's run was given");
   v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "experts_impl"},
               "exporting needs files only");
   v.refuse({"init_strategy", "num_labels", "problem_type"},
@@ -93,6 +103,8 @@ void ExportOptions::resolve(OptionTable& v) {
       if (v.given(name))
         v.notes.push_back(str("--", name, " has no effect with --quant_method ", *quantise.method,
                               ": it is for gptq, gptq_v2 and awq, which calibrate with rows"));
+  for (std::string& dir : adapters) dir = adapter_meant(dir, v);
+  model = model_meant(model, v);
   if (adapters.empty()) {
     if (model.empty()) return;
     const std::string method = quantise.method.value_or(""),
@@ -187,8 +199,10 @@ void ExportOptions::check() const {
 }
 
 void ExportOptions::check_output() const {
-  require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
-          " is there already; choose another, or give --exist_ok true to replace it");
+  // Into a folder of GGUF files one more may go.
+  const fs::path target = !to_gguf.empty() && !to_ollama ? gguf_path() : fs::path(output_dir);
+  require(exist_ok || !fs::exists(target), Fault::Usage, target == output_dir ? "--output_dir " : "", target.string(),
+          " is there already; choose another --output_dir, or give --exist_ok true to replace it");
   require(!output_dir.ends_with(".gguf") || (!to_gguf.empty() && !to_ollama), Fault::Usage, "--output_dir ", output_dir,
           ": a folder is needed, only --to_gguf alone writes one file");
 }

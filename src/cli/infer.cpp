@@ -19,6 +19,7 @@
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_info.h"
 #include "media/processor.h"
+#include "reward/external.h"
 #include "text/agent_template.h"
 
 namespace apus {
@@ -32,19 +33,21 @@ void InferOptions::fields(OptionTable& v) {
   v.group("Rows and results");
   v("val_dataset", val_dataset,
     "rows to answer: files, folders, globs or hub ids as --dataset of sft takes; #N takes N rows; - reads standard "
-    "input; without it: a chat");
+    "input; without it: a chat")
+      .common();
   v("load_data_args", load_data_args, "answer the rows that the training run kept for validation");
   v("val_dataset_sample", val_dataset_sample, "only the first n rows").at_least(1);
   v("strict", strict, "stop at the first bad row instead of leaving it out");
   v("result_path", result_path, "JSONL file of the answers")
+      .common()
       .shown_default(
           "<checkpoint>/infer_result/<time>.jsonl, or result/<model>/infer_result/... for a model that no run made");
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
-  v("write_batch_size", write_batch_size, "rows between writes; -1: once, at the end").at_least(-1);
+  v("write_batch_size", write_batch_size, "rows between writes of --result_path; -1: once, at the end").at_least(-1);
   v("metric", metric,
-    "compare the answers with the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, "
-    "-l and bleu-4, Chinese by characters")
-      .choices({"acc", "rouge"});
+    "judge the answers by the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l "
+    "and bleu-4, Chinese by characters. Or by a reward program, as --reward_funcs of grpo takes it: external:PROGRAM")
+      .common();
   v("infer_backend", infer_backend,
     "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are "
     "sent to the server at --base_url. vllm, sglang, lmdeploy: the engine too, as it batches and pages like them")
@@ -72,7 +75,8 @@ void InferOptions::fields(OptionTable& v) {
                 "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
   v.at("model_name")
       .honoured(&model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
-  v.at("model_author").honoured(&model_author, "the same for {{AUTHOR}}");
+  v.at("model_author")
+      .honoured(&model_author, "put for {{AUTHOR}} in the rows: one name, or the Chinese and the English one");
   encoding_field(v, encoding);
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
@@ -128,8 +132,31 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   v.set("val_dataset", Json::array({split.string()}));
 }
 
+bool names_program(const std::string& metric) { return metric.starts_with(kExternalReward); }
+
+void check_metric(const InferOptions& o) {
+  if (!o.metric || o.metric == "acc" || o.metric == "rouge") return;
+  require(names_program(*o.metric), Fault::Usage, "--metric ", *o.metric,
+          " is not possible. Allowed: acc, rouge, external:PROGRAM");
+  check_program(o.metric->substr(std::string(kExternalReward).size()), "--metric");
+}
+
+// Of answers with the rows that asked for them; what the program has no opinion of counts nothing.
+RowBook::Judge judge_of(const InferOptions& o) {
+  if (!o.metric || !names_program(*o.metric)) return {};
+  RewardOptions asked;
+  asked.reward_funcs = {*o.metric};
+  return [rewards = std::make_shared<Rewards>(asked)](const std::vector<RowBook::Judged>& answers) {
+    std::vector<RewardInput> inputs;
+    for (const RowBook::Judged& each : answers)
+      inputs.push_back({.completion = each.answer, .tokens = {}, .row = &each.row});
+    return rewards->score(inputs).functions.front();
+  };
+}
+
 // What only a model of this program's own can do.
 void check_client(const InferOptions& o) {
+  check_metric(o);
   require(!o.interactive(), Fault::Usage, "--infer_backend client answers rows: give them by --val_dataset");
   require(o.adapters.empty(), Fault::Usage, "--adapters are the server's business: name one of its models by --model");
   require(o.response_prefix.empty() && o.chat_template.empty() && o.agent_template.empty() && o.use_chat_template,
@@ -195,6 +222,7 @@ void InferOptions::check() const {
           "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
           "--max_batch_size is of a model here: the server at --base_url makes its own batches");
+  check_metric(*this);
   require(!(interactive() && metric), Fault::Usage, "--metric needs rows to compare with: give --val_dataset");
   require(!top_logprobs || logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
 }
@@ -275,6 +303,8 @@ RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_pat
           .write_every = o.write_batch_size,
           .path = result_path,
           .metric = o.metric,
+          .judge = judge_of(o),
+          .on_answer = o.on_answer,
           .made_by = result_path == "-" ? Json() : made_by(o)};
 }
 

@@ -18,7 +18,7 @@ void InitOptions::fields(OptionTable& v) {
   v.group("New checkpoint");
   v("output_dir", output_dir, "folder to write").required();
   v("preset", preset, "a known shape: " + join(preset_names()));
-  v("config", config, "instead of a preset: a config.json, or a folder that holds one").alias("model");
+  v("config", config, "a config.json, or a folder that holds one, instead of a preset").alias("model");
   v("tokenizer", tokenizer, "folder with tokenizer files to copy").shown_default("a small one that comes with Apus");
   v("torch_dtype", torch_dtype, "number format of the weights")
       .choices({"float32", "bfloat16", "float16"})

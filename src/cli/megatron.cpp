@@ -316,15 +316,15 @@ class Translation {
     if (!has("deepspeed") && !has("fsdp") && !looks_at_matrices() && (ranks > 1 || weights || offload))
       give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
     if (mesh.sharers() * mesh.experts == 1 && !weights) return;
-    out_.notes.push_back(str(mesh.text(), ": here ",
-                             sharers > 1 ? str(sharers, " processes share out the ",
-                                               compares_rows() ? "rows of each pass" : "tokens of each row",
-                                               weights ? ", and all of them" : "")
-                                         : "all processes",
-                             weights ? " weights, gradients and state (zero3)"
-                             : asked ? ", and each holds all weights, as muon looks at whole matrices"
-                                     : "",
-                             "; the losses are the same"));
+    const char* const what = compares_rows() ? "rows of each pass" : "tokens of each row";
+    std::vector<std::string> shared;
+    if (sharers > 1) shared.push_back(str(sharers, " processes share out the ", what));
+    if (weights)
+      shared.push_back(
+          str(sharers > 1 ? "all of them" : "all processes share out", " weights, gradients and state (zero3)"));
+    else if (asked)
+      shared.push_back("each process holds all weights, as muon looks at whole matrices");
+    out_.notes.push_back(str(mesh.text(), ": here ", join(shared, ", and "), "; the losses are the same"));
   }
 
   // Of layers that are run again together: what is kept more does not change what a run computes.

@@ -12,6 +12,7 @@
 #include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
 #include "checkpoint/gguf_folder.h"
+#include "checkpoint/run_folder.h"
 #include "hub/hub.h"
 #include "parallel/placement/device_map.h"
 #include "text/builtin_templates.h"
@@ -30,8 +31,10 @@ bool is_file(const std::string& path) {
 }  // namespace
 
 void HubFlags::fields(OptionTable& v) {
-  v("use_hf", use_hf, "hub ids mean HuggingFace rather than ModelScope; USE_HF=1 does the same").restored("model");
-  v("hub_token", hub_token, "for private repositories").shown_default("the environment's");
+  v("use_hf", use_hf, "hub ids mean HuggingFace rather than ModelScope; USE_HF=1 does the same")
+      .common()
+      .restored("model");
+  v("hub_token", hub_token, "access token of the hub, for private repositories").shown_default("the environment's");
   v("model_revision", model_revision, "branch, tag or commit of a hub's model")
       .shown_default("the main branch")
       .restored("model");
@@ -62,6 +65,7 @@ void ModelOptions::fields(OptionTable& v) {
   v.group("Model");
   v("model", model,
     "folder of the checkpoint (config.json, *.safetensors, tokenizer), a .gguf file, or a hub's id: owner/name")
+      .common()
       .alias("ckpt_dir", "its old name")
       .alias("model_id_or_path", "its old name")
       .restored("model");
@@ -73,6 +77,7 @@ void ModelOptions::fields(OptionTable& v) {
       .shown_default("from config.json")
       .restored("model");
   v("max_model_len", max_model_len, "longest context in tokens")
+      .common()
       .at_least(1)
       .alias("vllm_max_model_len")
       .alias("sglang_context_length")
@@ -80,7 +85,8 @@ void ModelOptions::fields(OptionTable& v) {
       .shown_default("from config.json")
       .restored("model");
   v("device", device,
-    "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order");
+    "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order")
+      .common();
   v.no_effect({"attn_impl"}, "attention is always the fused kind over packed tokens");
   v.no_effect({"enable_npu_model_patch"}, "fused operators are chosen by the device, there is nothing to patch");
   v.no_effect({"local_repo_path", "check_model"}, "no model needs foreign code, and nothing is compared with a hub");
@@ -122,6 +128,7 @@ void PlacementOptions::fields(OptionTable& v) {
     "sequential: one after the other; "
     "balanced_low_0: the first holds what the others cannot; or a JSON object, or the file of one: "
     "{\"model.embed_tokens\": 0, \"model.layers\": 1, \"\": \"cpu\"}")
+      .common()
       .shown_default("all on --device");
   v("max_memory", max_memory,
     "what weights and cache may take, by device: {0: \"20GB\", 1: \"40GB\"}; others are not used. \"cpu\" takes what "
@@ -153,26 +160,57 @@ bool fits_here(const Json& args, const std::string& name, OptionTable& v) {
 
 void AdapterOptions::fields(OptionTable& v) {
   v("adapters", adapters, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run")
+      .common()
       .alias("lora", "its name in some scripts");
   v("load_args", load_args, "what is not given here is taken from the args.json of the training run");
 }
 
+std::string adapter_meant(const std::string& dir, OptionTable& v) {
+  std::error_code code;
+  const std::filesystem::path folder(dir);
+  if (is_adapter_dir(folder)) return dir;
+  const bool here = std::filesystem::is_directory(folder, code),
+             whole = std::filesystem::exists(folder / "config.json");
+  const auto newest = here && !whole ? newest_checkpoint(folder) : std::filesystem::path();
+  if (!newest.empty() && is_adapter_dir(newest)) {
+    v.notes.push_back(str("--adapters ", dir, " holds runs: its newest checkpoint is taken, ", newest.string()));
+    return newest.string();
+  }
+  fail(Fault::Usage, "--adapters ", dir,
+       !here ? " is not a folder here" + nearby(folder) : " is no adapter: it holds no adapter_config.json",
+       whole            ? ". It is a whole model: give it with --model"
+       : newest.empty() ? ""
+                        : ". Its newest checkpoint is a whole model: --model " + newest.string());
+}
+
+std::string model_meant(const std::string& model, OptionTable& v) {
+  std::error_code code;
+  const std::filesystem::path folder(model);
+  if (!std::filesystem::is_directory(folder, code) || std::filesystem::exists(folder / "config.json", code) ||
+      is_adapter_dir(folder) || gguf_meant(model))
+    return model;
+  const auto newest = newest_checkpoint(folder);
+  if (newest.empty()) return model;
+  require(std::filesystem::exists(newest / "config.json", code), Fault::Usage, "--model ", model,
+          " holds runs, and its newest checkpoint is an adapter: give --adapters ", newest.string(),
+          ", which names its model");
+  v.notes.push_back(str("--model ", model, " holds runs: its newest checkpoint is taken, ", newest.string()));
+  return newest.string();
+}
+
 void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
-  if (adapters.size() > 1)
-    fail(Fault::Usage,
-         "--adapters: one adapter at a time here; `apus export --merge_lora true` folds several into one model");
-  if (!adapters.empty()) {
-    std::string& dir = adapters.front();
+  require(adapters.size() <= 1, Fault::Usage,
+          "--adapters: one adapter at a time here; `apus export --merge_lora true` folds several into one model");
+  for (std::string& dir : adapters) {
     if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir))
       dir = dir.substr(equals + 1);  // name=folder
-    std::error_code code;
-    const bool here = std::filesystem::is_directory(dir, code),
-               whole = std::filesystem::exists(std::filesystem::path(dir) / "config.json", code);
-    require(
-        is_adapter_dir(dir), Fault::Usage, "--adapters ", dir,
-        !here ? " is not a folder here" + nearby(dir) : std::string(" is no adapter: it holds no adapter_config.json"),
-        whole ? ". It is a whole model: give it with --model" : "");
+    dir = adapter_meant(dir, v);
   }
+  take_settings(v, model);
+}
+
+void AdapterOptions::take_settings(OptionTable& v, ModelOptions& model) {
+  model.model = model_meant(model.model, v);
   const std::filesystem::path made_by =
       std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
@@ -192,9 +230,10 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
 
 void RunOptions::fields(OptionTable& v) {
   v.group("General");
-  v("seed", seed, "of everything random");
+  v("seed", seed, "seed of everything random").common();
   v("dry_run", dry_run,
-    "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written");
+    "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written")
+      .common();
   v("ignore_args_error", ignore_args_error, "unknown options are warnings instead of errors").forgives_unknown();
   const auto& known = v.options();
   if (std::none_of(known.begin(), known.end(), [](const auto& option) { return option->name == "external_plugins"; }))
@@ -236,6 +275,7 @@ void text_alone(OptionTable& v) {
 void GenerationOptions::fields(OptionTable& v) {
   v.group("Answers");
   v("max_new_tokens", max_new_tokens, "longest answer in tokens")
+      .common()
       .at_least(1)
       .alias("max_tokens")
       .shown_default("what the context leaves");
@@ -245,10 +285,13 @@ void GenerationOptions::fields(OptionTable& v) {
         .at_most(static_cast<double>(field.most))
         .shown_default(field.of_checkpoints ? "from generation_config.json" : str(Sampling().*field.value));
   });
+  for (const char* name : {"temperature", "top_p"}) v.at(name).common();
   v("stop_words", stop_words, "texts that end an answer");
   v("stream", stream, "show the answer while it is made").shown_default("true in a chat, false for rows");
   v("logprobs", logprobs, "keep the log-probability of every token of the answer");
-  v("top_logprobs", top_logprobs, "and those of the n likeliest alternatives").at_least(0).at_most(100);
+  v("top_logprobs", top_logprobs, "--logprobs: keep those of the n likeliest alternatives too")
+      .at_least(0)
+      .at_most(100);
   v("num_beams", num_beams, "only 1: there is no beam search").at_least(1).at_most(1);
   v.refuse({"structured_outputs_regex"}, "answers are not constrained by this command");
 }

@@ -54,17 +54,22 @@ struct PlacementOptions {
   bool placed() const { return !device_map.empty() || !max_memory.empty(); }
 };
 
+// The folder that --adapters and --model mean: a folder of runs stands for its newest checkpoint, with a note.
+std::string adapter_meant(const std::string& dir, OptionTable& v);
+std::string model_meant(const std::string& model, OptionTable& v);
+
 // May a setting of an args.json be taken here? That of another program has other names for model families and chat
 // templates; and a template given here replaces both ways of naming one.
 bool fits_here(const Json& args, const std::string& name, OptionTable& v);
 
 // A LoRA adapter on the model, and what the run that made it wrote down.
 struct AdapterOptions {
-  std::vector<std::string> adapters;  // one PEFT folder, or none
+  std::vector<std::string> adapters;  // PEFT folders: one, or none; several for a server
   bool load_args = true;              // take from its args.json what was not given here
   void fields(OptionTable& v);
   // Fills `model` and the prompt's options from args.json and adapter_config.json.
   void resolve(OptionTable& v, ModelOptions& model);
+  void take_settings(OptionTable& v, ModelOptions& model);  // the same, where `adapters` are known to be some
   std::string adapter() const { return adapters.empty() ? "" : adapters.front(); }
 };
 

@@ -65,13 +65,14 @@ PlanSpec plan_spec(const PlanOptions& o) {
 
 void PlanOptions::fields(OptionTable& v) {
   v.group("Plan");
-  v("command", of, "what is planned: its flags count").choices(planned_commands());
-  v("preset", preset, "a known shape in place of --model: " + join(preset_names()));
-  v("devices", devices, "how many; training splits its data over them, inference its layers")
+  v("command", of, "the command that is planned, whose flags count").common().choices(planned_commands());
+  v("preset", preset, "a known shape in place of --model: " + join(preset_names())).common();
+  v("devices", devices, "how many devices: training splits its data over them, inference its layers")
+      .common()
       .at_least(1)
       .at_most(65536);
-  v("search", search, "list micro-batches, recompute and sharding that fit, fastest first");
-  v("json", as_json, "for machines");
+  v("search", search, "list micro-batches, recompute and sharding that fit, fastest first").common();
+  v("json", as_json, "print the plan as JSON");
   v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
       .choices({"apus", "ms-swift"});
   run.fields(v);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/foreign_words.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -85,6 +86,12 @@ const Command& command_of(const ProgramName& program, const std::string& typed) 
     return *command;
   std::vector<std::string> known;
   for (const Command* each : program.commands) known.push_back(each->info.name);
+  std::error_code code;
+  if (typed.find_first_of("/.\\") != std::string::npos || std::filesystem::exists(typed, code))
+    fail(Fault::Usage, "'", typed.substr(0, 100), "' is no command but a path: a command comes first, as in ",
+         program.name, " infer --model ", typed.substr(0, 100));
+  if (const std::string use = command_of_foreign_word(typed); !use.empty())
+    fail(Fault::Usage, "'", typed, "' is no command; here it is `", program.name, " ", use, "`");
   const auto near = nearest(typed, known);
   fail(Fault::Usage, "'", typed.substr(0, 100), "' is no command",
        near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
@@ -106,7 +113,11 @@ int dispatch(const ProgramName& program, const std::vector<std::string>& argv, s
   const Command& command = command_of(program, asks_help ? argv[2] : first);
   command_name = command.info.name;
   const std::vector<std::string> arguments(argv.begin() + 2, argv.end());
-  if (asks_help) return run_command(command, {"--help"}, Json::object(), program.name);
+  if (asks_help) {
+    std::vector<std::string> asked(argv.begin() + 3, argv.end());
+    asked.insert(asked.begin(), "--help");
+    return run_command(command, asked, Json::object(), program.name);
+  }
   if (program.is_megatron()) return run_megatron(command, arguments);
   return run_command(command, arguments, Json::object(), program.name);
 }

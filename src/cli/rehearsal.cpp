@@ -69,6 +69,11 @@ void Rehearsal::right(const std::string& what, const std::string& found) {
   std::printf("ok  %-14s %s\n", what.c_str(), found.c_str());
 }
 
+void Rehearsal::doubt(const std::string& what) {
+  std::printf("??  %s\n", what.c_str());
+  doubts_.push_back(what);
+}
+
 Json Rehearsal::model(const std::string& dir) {
   const fs::path path = fs::path(dir) / "config.json";
   require(fs::exists(path), Fault::Model, dir, " holds no config.json: it is no HuggingFace checkpoint");
@@ -197,8 +202,11 @@ void Rehearsal::placement(PlacementRehearsal asked) {
 }
 
 int Rehearsal::finish() {
-  std::printf("\n%s\n", fits_ ? str("The options of ", command_, " are right; nothing was loaded or written.").c_str()
-                              : "The options are right, but the run does not fit.");
+  const std::string sure = str("The options of ", command_, " are right; nothing was loaded or written.");
+  const std::string unsure =
+      str("The options of ", command_, " can be followed, but look at this first: ", join(doubts_, "; "));
+  const std::string end = !fits_ ? "The options are right, but the run does not fit." : doubts_.empty() ? sure : unsure;
+  std::printf("\n%s\n", end.c_str());
   return fits_ ? 0 : exit_code(Fault::Device);
 }
 

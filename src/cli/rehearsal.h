@@ -19,6 +19,7 @@ class Rehearsal {
   explicit Rehearsal(std::string command) : command_(std::move(command)) {}
 
   void right(const std::string& what, const std::string& found);  // one line
+  void doubt(const std::string& what);  // nothing that stops a run, and hardly what was meant: said at the end again
   // config.json, and the headers of the weights' files against it. Gives the config back.
   Json model(const std::string& dir);
   void adapters(const std::vector<std::string>& dirs);
@@ -35,6 +36,7 @@ class Rehearsal {
  private:
   std::string command_;
   bool fits_ = true;
+  std::vector<std::string> doubts_;
 };
 
 }  // namespace apus

@@ -82,16 +82,16 @@ void SampleOptions::fields(OptionTable& v) {
   v.at("dataset")
       .honoured(&dataset, "questions: files, folders, globs or hub ids, as --dataset of sft takes them")
       .required();
-  v("num_return_sequences", num_return_sequences, "answers to each question").at_least(1).at_most(100000);
-  v("n_best_to_keep", n_best_to_keep, "of which so many are kept").at_least(1);
-  v("reward_threshold", reward_threshold, "an answer is kept when its reward is above this");
+  v("num_return_sequences", num_return_sequences, "answers to each question").common().at_least(1).at_most(100000);
+  v("n_best_to_keep", n_best_to_keep, "the best answers to each question that are kept").common().at_least(1);
+  v("reward_threshold", reward_threshold, "an answer is kept when its reward is above this").common();
   v("easy_query_threshold", easy_query_threshold,
     "leave a question out when more than this share of its answers is above --reward_threshold")
       .at_least(0)
       .at_most(1);
-  v("output_dir", output_dir, "folder of the rows");
-  v("output_file", output_file, "their file").shown_default("<time>.jsonl");
-  v("override_exist_file", override_exist_file, "write it anew when it is there");
+  v("output_dir", output_dir, "folder that the rows are written to").common();
+  v("output_file", output_file, "name of the file in --output_dir").common().shown_default("<time>.jsonl");
+  v("override_exist_file", override_exist_file, "write --output_file anew when it is there");
   v("data_range", data_range, "only one part of the questions: its number from 0, and how many parts there are");
   v("sampler_engine", sampler_engine,
     "engine: the model answers here. client: the server at --base_url. no: only judge the answers in --cache_files")
@@ -99,12 +99,13 @@ void SampleOptions::fields(OptionTable& v) {
   v("sampler_type", sampler_type, "sample; distill: the same, of a server (--sampler_engine client)")
       .choices({"sample", "distill"});
   v("cache_files", cache_files, "files that runs without --reward_funcs wrote: their answers are judged");
-  v("orm_model", orm_model, "math: --reward_funcs accuracy, in other scripts' words").choices({"math"});
-  v("engine_kwargs", engine_kwargs, "{\"base_url\": ...} with client");
+  v("orm_model", orm_model, "math: --reward_funcs accuracy, in other scripts' words").common().choices({"math"});
+  v("engine_kwargs", engine_kwargs, "settings of the engine; with client {\"base_url\": URL}");
   v.no_effect({"num_sampling_batch_size", "num_sampling_batches"}, "the engine makes its own batches");
   v("prm_model", prm_model,
     "a process reward model: the folder of one with a head of one number, external:PROGRAM, or a name of "
-    "--external_plugins");
+    "--external_plugins")
+      .common();
   v("prm_step_separator", prm_step_separator,
     "text between the steps of an answer, each of which is judged with those before it, and the worst counts")
       .shown_default("the answer is one step");

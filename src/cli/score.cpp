@@ -24,11 +24,15 @@ void ScoreOptions::fields(OptionTable& v) {
   v("dataset", dataset,
     "files of rows, of every kind that sft reads: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads "
     "standard input; #N behind a name takes its first N rows")
+      .common()
       .required()
       .alias("val_dataset");
   encoding_field(v, encoding);
-  v("result_path", result_path, "JSONL file of log-probabilities, one object per row").shown_default("standard output");
-  v("dump_logits", dump_logits, "safetensors file for logits.<row> [T, vocab] and hidden.<row> [T, D] in float32");
+  v("result_path", result_path, "JSONL file of log-probabilities, one object per row")
+      .common()
+      .shown_default("standard output");
+  v("dump_logits", dump_logits, "safetensors file for logits.<row> [T, vocab] and hidden.<row> [T, D] in float32")
+      .common();
   v("packed", packed, "several rows in one forward; false: one by one");
   v("max_batched_tokens", max_batched_tokens, "most tokens of one packed forward").at_least(1);
   v("strict", strict, "stop at the first bad row instead of reporting it in its place");

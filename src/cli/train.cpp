@@ -90,6 +90,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
     if (field.of_checkpoints && std::string_view(field.name) != "temperature")
       v.at(field.name).shown_default(str(Sampling().*field.value));
   });
+  for (const char* name : {"max_new_tokens", "temperature", "top_p"}) v.at(name).is_common = false;
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   BenchmarkFlags::fields(v);
@@ -108,7 +109,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
       v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");
   }
   if (info.rolls_out()) {
-    v.at("temperature").help = "of the answers that are rolled out";
+    v.at("temperature").common().help = "temperature of the answers that are rolled out";
     v.at("max_new_tokens").refused("--max_completion_length says how long an answer may be");
   }
   for (const auto& [name, value] : info.defaults.items()) v.set(name, value);
@@ -199,6 +200,8 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   const std::string& command = algorithm_info(algorithm).command;
   require((command != "sft" && algorithm != "sft") || task_type == (command == "sft" ? algorithm : "causal_lm"),
           Fault::Usage, "args.json: the run had --task_type ", task_type, ": give it here too");
+  model = model_meant(model, v);
+  for (std::string& dir : adapters) dir = adapter_meant(dir, v);
   model_as_given = model;
   HubFlags::resolve();
   TemplateOptions::resolve(v);

@@ -24,7 +24,9 @@ struct PlanSpec;
 // Of a run's rows; nothing: they have not been read.
 struct RowFacts {
   int64_t longest = 0;  // tokens of the longest; 0: not known beforehand
-  MediaFacts media;
+  MediaFacts media = {};
+  int64_t good = 0, rejected = 0;  // that can be used and that cannot; known with `longest`
+  std::string first_row = {};      // the columns of one, as JSON, where rows are questions
 };
 
 struct TrainCommandOptions : ModelOptions,
@@ -62,8 +64,12 @@ struct TrainCommandOptions : ModelOptions,
   void prepare_plan(OptionTable& v, int64_t devices);
   // `rows`: what is known of them, once they have been read.
   PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices, const RowFacts& rows = {}) const;
+  // Of such rows, what would be as exact and faster: "--per_device_train_batch_size 16 ...", and why. Empty: nothing
+  // that is known here.
+  std::string faster(const RowFacts& rows) const;
 
  private:
+  void try_reward_programs(Rehearsal& r, const std::string& row) const;
   void algorithm_fields(OptionTable& v);
   void find_checkpoint();
   void remember_settings(const OptionTable& v);

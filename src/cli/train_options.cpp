@@ -20,27 +20,32 @@ void DataOptions::fields(OptionTable& v) {
   v("dataset", dataset,
     "training rows: files (.jsonl .json .csv .txt .parquet .arrow, also .gz .zst), folders, globs, or hub ids; #N "
     "takes N rows")
+      .common()
       .restored("data");
-  v("val_dataset", val_dataset, "rows for evaluation, in the same words").restored("data");
+  v("val_dataset", val_dataset, "rows for evaluation: files, folders, globs or hub ids, as --dataset takes them")
+      .common()
+      .restored("data");
   v("split_dataset_ratio", split_dataset_ratio,
     "share of the training rows kept for evaluation when there is no --val_dataset")
+      .common()
       .at_least(0)
       .at_most(0.999)
       .restored("data");
   v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true").restored("data");
-  v("cached_val_dataset", cached_val_dataset, "the same, for evaluation").restored("data");
+  v("cached_val_dataset", cached_val_dataset, "folders made by apus export --to_cached_dataset true, for evaluation")
+      .restored("data");
   v("columns", columns, "rename columns: '{\"their\": \"ours\"}'").restored("data");
   encoding_field(v, encoding);
   v("model_name", model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
-  v("model_author", model_author, "the same for {{AUTHOR}}");
+  v("model_author", model_author, "put for {{AUTHOR}} in the rows: one name, or the Chinese and the English one");
   v("custom_dataset_info", custom_dataset_info,
     "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
-  v("disable_auto_column_mapping", disable_auto_column_mapping, "only --columns renames");
+  v("disable_auto_column_mapping", disable_auto_column_mapping, "rename columns by --columns alone");
   v("strict", strict, "stop at the first bad row instead of leaving it out").restored("data");
-  v("data_seed", data_seed, "of shuffling and sampling rows").must_match().restored("data");
+  v("data_seed", data_seed, "seed of shuffling and sampling rows").must_match().restored("data");
   v("dataset_shuffle", dataset_shuffle, "shuffle the rows after reading").restored("data");
-  v("val_dataset_shuffle", val_dataset_shuffle, "the same, for evaluation").restored("data");
-  v("train_dataloader_shuffle", train_dataloader_shuffle, "a new order in every epoch").must_match();
+  v("val_dataset_shuffle", val_dataset_shuffle, "shuffle the rows for evaluation after reading").restored("data");
+  v("train_dataloader_shuffle", train_dataloader_shuffle, "shuffle the rows anew in every epoch").must_match();
   v("streaming", streaming,
     "read rows as they are needed, for data larger than memory; needs --max_steps or --max_epochs")
       .must_match()
@@ -51,9 +56,9 @@ void DataOptions::fields(OptionTable& v) {
   v("stopping_strategy", stopping_strategy, "the mix ends with the first dataset that is used up, or when all are")
       .choices({"first_exhausted", "all_exhausted"})
       .restored("data");
-  v("packing", packing, "fill sequences up to --packing_length with whole rows").must_match().restored("data");
+  v("packing", packing, "fill sequences up to --packing_length with whole rows").common().must_match().restored("data");
   v("packing_length", packing_length, "tokens of a pack").at_least(1).shown_default("--max_length").restored("data");
-  v("packing_strategy", packing_strategy, "binpack: best fit; sequential: in order")
+  v("packing_strategy", packing_strategy, "how rows are packed. binpack: best fit; sequential: in order")
       .choices({"binpack", "sequential"})
       .restored("data");
   v("loss_scale", loss_scale,
@@ -128,16 +133,20 @@ void TunerOptions::fields(OptionTable& v) {
     "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, adapter: other "
     "adapters; longlora: factors, trained with attention over groups of tokens; lora_llm: factors in the language "
     "model only, which is lora for a model that reads text only")
+      .common()
       .choices({"lora", "full", "adalora", "bone", "boft", "adapter", "longlora", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()
       .restored("model");
-  v("adapters", adapters, "an adapter to train on from").alias("lora");
+  v("adapters", adapters, "an adapter to train on from").common().alias("lora");
   v("target_modules", target_modules,
     "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router")
+      .common()
       .must_match();
-  v("target_regex", target_regex, "instead: an expression that whole names must match").must_match();
+  v("target_regex", target_regex,
+    "layers with factors: an expression that whole names must match, instead of --target_modules")
+      .must_match();
   v("target_parameters", target_parameters,
     "experts with factors, as PEFT stacks them: mlp.experts.gate_up_proj, mlp.experts.down_proj (needs --lora_dropout "
     "0)")
@@ -148,26 +157,32 @@ void TunerOptions::fields(OptionTable& v) {
     "tokens (ids or texts) whose rows alone are trained of the embedding and of a head tied to it; "
     "{\"lm_head\": [ids], ...} for tables by name")
       .must_match();
-  v("lora_rank", lora_rank, "rank of the factors").at_least(1).must_match();
-  v("lora_alpha", lora_alpha, "their scale is alpha / rank").above(0).must_match();
-  v("lora_dropout", lora_dropout, "share of inputs dropped before the factors")
+  v("lora_rank", lora_rank, "rank of LoRA: columns of its factors; higher learns more and takes more memory")
+      .common()
+      .at_least(1)
+      .must_match();
+  v("lora_alpha", lora_alpha, "scale of LoRA: its factors count alpha / rank times").common().above(0).must_match();
+  v("lora_dropout", lora_dropout, "LoRA: share of inputs dropped before the factors")
       .at_least(0)
       .at_most(0.99)
       .alias("lora_dropout_p", "its old name")
       .noted();
-  v("lora_bias", lora_bias, "train the layers' biases too").choices({"none", "all"});
-  v("lora_dtype", lora_dtype, "number format of the factors").choices({"float32", "bfloat16"}).shown_default("float32");
+  v("lora_bias", lora_bias, "LoRA: train the layers' biases too").choices({"none", "all"});
+  v("lora_dtype", lora_dtype, "LoRA: number format of the factors")
+      .choices({"float32", "bfloat16"})
+      .shown_default("float32");
   v("init_weights", init_weights, "first values: true, false, gaussian, pissa, pissa_niter_N, olora")
       .alias("init_lora_weights")
       .must_match();
-  v("use_rslora", use_rslora, "scale by alpha / sqrt(rank)").must_match();
-  v("use_dora", use_dora, "train the lengths of the weight's rows too (DoRA)").must_match();
+  v("use_rslora", use_rslora, "LoRA: scale by alpha / sqrt(rank)").must_match();
+  v("use_dora", use_dora, "LoRA: train the lengths of the weight's rows too (DoRA)").must_match();
   v("lorap_lr_ratio", lorap_lr_ratio, "LoRA+: B factors learn this many times faster; 10 to 16 is usual")
       .above(0)
       .noted();
   v.include(kinds);
   v("freeze_parameters", freeze_parameters, "full: parameters whose names begin so stay as they are");
-  v("freeze_parameters_regex", freeze_parameters_regex, "full: the same, by an expression found in the name");
+  v("freeze_parameters_regex", freeze_parameters_regex,
+    "full: parameters whose names match this expression stay as they are");
   v("freeze_parameters_ratio", freeze_parameters_ratio,
     "full: freeze this share of all parameters, from the embedding up")
       .at_least(0)
@@ -177,11 +192,12 @@ void TunerOptions::fields(OptionTable& v) {
   v("freeze_aligner", freeze_aligner, "models that see: what joins towers and language model stays as it is")
       .must_match();
   v("vit_lr", vit_lr, "models that see: the learning rate of the towers").shown_default("learning_rate").at_least(0);
-  v("aligner_lr", aligner_lr, "models that see: that of what joins towers and language model")
+  v("aligner_lr", aligner_lr, "models that see: the learning rate of what joins towers and language model")
       .shown_default("learning_rate")
       .at_least(0);
   v("trainable_parameters", trainable_parameters, "full: exceptions from the freezing, by the beginning of the name");
-  v("trainable_parameters_regex", trainable_parameters_regex, "full: the same, by an expression");
+  v("trainable_parameters_regex", trainable_parameters_regex,
+    "full: exceptions from the freezing, by an expression found in the name");
   other_tuners(v);
 }
 
@@ -221,34 +237,46 @@ void TunerOptions::check() const {
 
 void TrainOptions::fields(OptionTable& v) {
   v.group("Training");
-  v("output_dir", output_dir, "folder of the runs").shown_default("output/<model>");
+  v("output_dir", output_dir, "folder that the runs are written to").common().shown_default("output/<model>");
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
   LoopOptions::fields(v);
-  v("per_device_eval_batch_size", per_device_eval_batch_size, "the same, for evaluation")
+  v("per_device_eval_batch_size", per_device_eval_batch_size, "rows of a micro-batch in evaluations, on each device")
       .at_least(1)
       .alias("eval_batch_size", "its old name");
-  v("learning_rate", learning_rate, "the highest").at_least(0).shown_default("1e-5 for full, 1e-4 for lora");
-  v("lr_scheduler_type", lr_scheduler_type, "how it changes over the run").choices(schedule_names()).noted();
+  v("learning_rate", learning_rate, "the highest learning rate, which the schedule reaches after the warm-up")
+      .common()
+      .at_least(0)
+      .shown_default("1e-5 for full, 1e-4 for lora");
+  v("lr_scheduler_type", lr_scheduler_type, "how the learning rate changes over the run")
+      .choices(schedule_names())
+      .noted();
   v("lr_scheduler_kwargs", lr_scheduler_kwargs, "further settings of the schedule, e.g. '{\"min_lr_rate\": 0.1}'")
       .noted();
-  v("warmup_ratio", warmup_ratio, "share of the run in which it rises from 0").at_least(0).at_most(0.999).noted();
-  v("warmup_steps", warmup_steps, "the same in updates").at_least(0).noted();
+  v("warmup_ratio", warmup_ratio, "share of the run in which the learning rate rises from 0")
+      .common()
+      .at_least(0)
+      .at_most(0.999)
+      .noted();
+  v("warmup_steps", warmup_steps, "updates in which the learning rate rises from 0").at_least(0).noted();
   v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd").choices(optimizer_names());
-  v("optim_args", optim_args, "its further settings: key=value,key=value").noted();
+  v("optim_args", optim_args, "further settings of the optimizer: key=value,key=value").noted();
   v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+")
       .choices({"default", "muon", "lorap"});
-  v("weight_decay", weight_decay, "of all but biases and norms").at_least(0).noted();
-  v("adam_beta1", adam_beta1, "decay of the first moment").at_least(0).at_most(0.9999999).noted();
-  v("adam_beta2", adam_beta2, "decay of the second moment").at_least(0).at_most(0.9999999).noted();
-  v("adam_epsilon", adam_epsilon, "added to its root").above(0).noted();
+  v("weight_decay", weight_decay, "weight decay, of all parameters but biases and norms").at_least(0).noted();
+  v("adam_beta1", adam_beta1, "decay of the optimizer's first moment").at_least(0).at_most(0.9999999).noted();
+  v("adam_beta2", adam_beta2, "decay of the optimizer's second moment").at_least(0).at_most(0.9999999).noted();
+  v("adam_epsilon", adam_epsilon, "what AdamW adds to the root of its second moment").above(0).noted();
   v("master_weights", master_weights,
     "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
       .choices({"float32", "stochastic", "none"});
   v("gradient_checkpointing", gradient_checkpointing,
-    "recompute layers in the backward pass instead of keeping their activations");
-  v("vit_gradient_checkpointing", vit_gradient_checkpointing, "models that see: the same of trained towers' layers")
+    "recompute layers in the backward pass instead of keeping their activations: less memory, about a third slower")
+      .common();
+  v("vit_gradient_checkpointing", vit_gradient_checkpointing,
+    "models that see: recompute trained towers' layers in the backward pass")
       .shown_default("gradient_checkpointing");
-  v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
+  v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs,
+    "settings of --gradient_checkpointing: {\"layers\": N} recomputes the first N layers alone");
   v("recompute_granularity", recompute_granularity,
     "full: whole layers again; selective: what matrix products and attention gave is kept, only norms and gates are "
     "made again")
@@ -264,17 +292,21 @@ void TrainOptions::fields(OptionTable& v) {
 
   v.group("Saving, evaluation, log");
   saving_fields(v);
-  v("max_shard_size", max_shard_size, "largest weight file");
-  v("logging_dir", logging_dir, "TensorBoard's files").shown_default("<run>/runs");
-  v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none");
+  v("max_shard_size", max_shard_size, "largest file of weights in a checkpoint: 500MB, 5GB, ...");
+  v("logging_dir", logging_dir, "folder of TensorBoard's files").shown_default("<run>/runs");
+  v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none")
+      .common();
   v("resume_from_checkpoint", resume_from_checkpoint,
     "checkpoint folder to go on from; auto, true or last: the newest whole one in --output_dir, and a new run where "
-    "there is none");
-  v("resume_only_model", resume_only_model, "take its weights, not the optimizer's state");
+    "there is none")
+      .common();
+  v("resume_only_model", resume_only_model,
+    "--resume_from_checkpoint: take the weights alone, not the optimizer's state");
   v("ignore_data_skip", ignore_data_skip,
     "begin the data anew instead of where it stopped; with --resume_only_model also at step 0");
-  v("load_args", load_args, "take settings that are not given from the checkpoint's args.json");
-  v("load_data_args", load_data_args, "the data settings too");
+  v("load_args", load_args,
+    "take settings that are not given from the args.json of the checkpoint that is gone on from");
+  v("load_data_args", load_data_args, "--load_args: take the data settings too");
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
   ShardingOptions::fields(v);
   v("broadcast_weights", broadcast_weights,

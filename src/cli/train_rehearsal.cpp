@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What --dry_run of a training command looks at.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "cli/started_ranks.h"
 #include "cli/train.h"
+#include "plan/plan.h"
+#include "reward/external.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -77,6 +82,55 @@ PlanSpec TrainCommandOptions::plan_spec(const Json& config, const DeviceFacts& d
   return spec;
 }
 
+// A program that cannot be found, dies or prints something else would end the run in its first round.
+void TrainCommandOptions::try_reward_programs(Rehearsal& r, const std::string& row) const {
+  if (!all.contains("reward_funcs") || row.empty()) return;
+  const Json columns = parse_json(row, "the columns of a row");
+  RewardOptions asked;
+  asked.reward_timeout = all.value("reward_timeout", asked.reward_timeout);
+  for (const std::string name : all["reward_funcs"]) {
+    if (!name.starts_with(kExternalReward)) continue;
+    const std::string answer = "I do not know.";
+    const double worth = ExternalReward(name.substr(std::string(kExternalReward).size()), asked)
+                             .score({{.completion = answer, .tokens = {}, .row = &columns}})
+                             .front();
+    r.right("reward", str(name, ": ", std::isnan(worth) ? "no opinion of" : str(worth, " for"), " the answer '", answer,
+                          "' to one of the rows"));
+  }
+}
+
+namespace {
+constexpr double kWorthTelling = 1.15;  // times as fast
+constexpr double kShareOfMemory = 0.5;  // that a faster setting may take: other work may be there
+}  // namespace
+
+// Advice never ends a run.
+std::string TrainCommandOptions::faster(const RowFacts& rows) const try {
+  if (rows.longest <= 0 || packing || shares_parts() || algorithm_info(algorithm).asks_rows) return "";
+  const fs::path file = fs::path(model) / "config.json";
+  const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
+  const PlanSpec spec = plan_spec(config, device_facts(device), ranks(), rows);
+  const Plan now = bare_plan(spec);
+  std::optional<Plan> best;
+  for (int64_t most = 2 * spec.rows; now.spec.train.accumulation * spec.rows % most == 0 && most <= 64; most *= 2) {
+    PlanSpec other = spec;
+    other.train.accumulation = now.spec.train.accumulation * spec.rows / most, other.rows = most;
+    other.count_tokens();
+    Plan plan = bare_plan(std::move(other));
+    const bool fits = plan.use.peak <= std::max(now.use.peak, kShareOfMemory * plan.capacity);
+    const double than = best ? best->speed.tokens_per_second * 1.02 : now.speed.tokens_per_second * kWorthTelling;
+    if (fits && plan.speed.tokens_per_second > than) best = std::move(plan);
+  }
+  if (!best) return "";
+  return str("--per_device_train_batch_size ", best->spec.rows, " --gradient_accumulation_steps ",
+             best->spec.train.accumulation, " makes the same updates about ",
+             std::round(10 * best->speed.tokens_per_second / now.speed.tokens_per_second) / 10,
+             " times as fast, as the rows are short; it takes ", bytes_text(static_cast<int64_t>(best->use.peak)),
+             " instead of ", bytes_text(static_cast<int64_t>(now.use.peak)), " (apus plan --search)");
+} catch (const Error&) {
+  return "";
+}
+
 void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
   r.adapters(adapters);
@@ -89,12 +143,16 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const TrainRehearsal asked{*this, found, rows};
   run_heavy("train rehearsal", &asked);
   r.right("rows", found);
+  try_reward_programs(r, rows.first_row);
   const ModelFacts facts = model_facts(config);
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
   const int64_t ranks = this->ranks();
   if (ranks > started_ranks())
     r.right("processes", str("taken as ", ranks, ", which is what it needs: start it with NPROC_PER_NODE=", ranks));
+  if (rows.rejected > rows.good)
+    r.doubt(str(rows.rejected, " of ", rows.good + rows.rejected, " rows cannot be used, for the reasons above"));
   r.plan(plan_spec(config, device_facts(device), ranks, rows));
+  if (const std::string hint = faster(rows); !hint.empty()) std::printf("Faster: %s\n", hint.c_str());
 }
 
 }  // namespace apus

@@ -13,6 +13,10 @@ namespace apus {
 
 namespace {
 using Kinds = Registry<std::unique_ptr<DeviceKind>>;
+struct WhyMissing {
+  std::string text;
+};
+using MissingKinds = Registry<WhyMissing>;
 
 std::vector<std::string> kind_names() {
   std::vector<std::string> names;
@@ -60,6 +64,16 @@ RegisterDevice::RegisterDevice(std::unique_ptr<DeviceKind> kind) {
   Kinds::of().add(name, std::move(kind));
 }
 
+MissingDevice::MissingDevice(const std::string& name, std::string why) {
+  MissingKinds::of().add(name, {std::move(why)});
+}
+
+std::map<std::string, std::string> missing_kinds() {
+  std::map<std::string, std::string> all;
+  for (const auto& [name, why] : MissingKinds::of().all()) all[name] = why.text;
+  return all;
+}
+
 std::vector<DeviceKind*> device_kinds() {
   std::vector<DeviceKind*> kinds;
   for (const auto& [name, kind] : Kinds::of().all()) kinds.push_back(kind.get());
@@ -89,6 +103,8 @@ DeviceKind& choose_kind(const std::string& wanted) {
   const std::string name = wanted.substr(0, wanted.find(':'));
   const auto* entry = Kinds::of().find(name);
   if (!entry) {
+    const WhyMissing* const missing = MissingKinds::of().find(name);
+    require(!missing, Fault::Device, "--device ", wanted, ": ", missing ? missing->text : "", "; ", what_exists());
     const auto near = nearest(name, kind_names(), 1);
     fail(Fault::Usage, "unknown device '", wanted, "'", near.empty() ? "" : str(" (", near[0], "?)"),
          "; known kinds: ", join(kind_names()), ", or auto; ", what_exists());

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,11 @@ struct RegisterDevice {
   explicit RegisterDevice(std::unique_ptr<DeviceKind> kind);
 };
 
+// A kind that this build could have and has not: why, and what to do. It is asked for by its name alone.
+struct MissingDevice {
+  MissingDevice(const std::string& name, std::string why);
+};
+
 // A device kind opened for use, and the index on it.
 struct DeviceChoice {
   DeviceKind* kind = nullptr;
@@ -72,6 +78,7 @@ struct DeviceChoice {
 };
 
 std::vector<DeviceKind*> device_kinds();              // by falling priority
+std::map<std::string, std::string> missing_kinds();   // name to why
 DeviceKind& kind_of(c10::Device device);              // the kind that owns a tensor's device
 DeviceKind& choose_kind(const std::string& wanted);   // usable, not opened yet
 DeviceChoice open_device(const std::string& wanted);  // "auto", "cpu", "npu:1", ...

@@ -56,6 +56,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   cache_ = new_cache();
   if (hooks_.draft)
     draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);
+  if (!hooks_.attached.empty()) adapter_salt_[hooks_.attached] = next_salt_++;
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }

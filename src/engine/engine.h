@@ -25,6 +25,8 @@ namespace apus {
 struct ModelHooks {
   // An attached adapter of those requests that name none; empty: the model itself answers them.
   std::string always;
+  // Another one that the model came with, which requests ask for by this name; empty: none.
+  std::string attached;
   std::function<void(const std::string& name, const std::string& dir)> load;
   std::function<void(const std::string& name)> unload;
   // For sleep and wake, both or none: the model goes away, and comes again, the same.

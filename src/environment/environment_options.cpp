@@ -10,13 +10,14 @@ void EnvironmentOptions::fields(OptionTable& v) {
   v.group("Several turns");
   v("environment", environment,
     "what replies to the model, so that it goes on: " + known_environments() + " (docs/environments.md)")
+      .common()
       .alias("gym_env", "ms-swift's name")
       .shown_default("none: an answer is of one turn")
       .noted();
   v("multi_turn_scheduler", multi_turn_scheduler, "another way to name it; gym_scheduler: as --environment says")
       .noted();
   v("use_gym_env", use_gym_env, "--environment must be given, and its reward counts, as it always does");
-  v("max_turns", max_turns, "turns of the model in one answer").at_least(1).noted();
+  v("max_turns", max_turns, "turns of the model in one answer").common().at_least(1).noted();
   v("completion_length_limit_scope", completion_length_limit_scope,
     "--max_completion_length is of each turn, or of all turns of an answer together")
       .choices({"per_round", "total"})

@@ -108,14 +108,16 @@ std::vector<std::string> mix_names() {
   return out;
 }
 
-void choose_types(std::vector<GgufPlan::Tensor>& tensors, const GgufMix& mix, const GgufModelFacts& model) {
+int64_t choose_types(std::vector<GgufPlan::Tensor>& tensors, const GgufMix& mix, const GgufModelFacts& model) {
   Chooser choose(mix, model);
+  int64_t larger = 0;
   for (GgufPlan::Tensor& t : tensors) {
-    if (!is_matrix(t))
-      t.type = GgmlType::F32;
-    else
-      t.type = ggml_form(mix.base).quantised() ? fitting(choose.of(t.name), t.shape.back()) : mix.base;
+    const bool matrix = is_matrix(t), quantised = matrix && ggml_form(mix.base).quantised();
+    const GgmlType meant = quantised ? choose.of(t.name) : matrix ? mix.base : GgmlType::F32;
+    t.type = quantised ? fitting(meant, t.shape.back()) : meant;
+    larger += t.type != meant;
   }
+  return larger;
 }
 
 bool comes_before(const std::string& a, const std::string& b) {

@@ -28,7 +28,8 @@ struct GgufModelFacts {
 };
 
 // The formats of all tensors. They must be in the order that tensors have in a file: it counts which come first.
-void choose_types(std::vector<GgufPlan::Tensor>& tensors, const GgufMix& mix, const GgufModelFacts& model);
+// Gives back how many matrices took a larger format than was meant, as their rows are no whole blocks of that one.
+int64_t choose_types(std::vector<GgufPlan::Tensor>& tensors, const GgufMix& mix, const GgufModelFacts& model);
 
 // The order of tensors in a file: those of no layer, then layer by layer; by name.
 bool comes_before(const std::string& a, const std::string& b);

@@ -40,6 +40,7 @@ DeviceFacts from_json(const Json& j) {
   d.memory_speed = number("memory_gbs") * 1e9, d.link = number("link_gbs") * 1e9,
   d.network = number("network_gbs") * 1e9;
   d.node = j.at("node").get<int>(), d.efficiency = number("efficiency");
+  d.half_tokens = device_data().at("half_tokens").get<double>(), d.measured = j.value("measured", "");
   return d;
 }
 
@@ -54,7 +55,8 @@ DeviceFacts processor() {
   d.bf16 = number("bf16_gflops_core") * cores * 1e9, d.f32 = number("f32_gflops_core") * cores * 1e9;
   d.memory_speed = number("memory_gbs") * 1e9, d.link = number("link_gbs") * 1e9,
   d.network = number("network_gbs") * 1e9;
-  d.efficiency = number("efficiency");
+  d.efficiency = number("efficiency"), d.half_tokens = number("half_tokens");
+  d.measured = j.at("measured").get<std::string>();
   return d;
 }
 
@@ -67,7 +69,7 @@ std::vector<DeviceFacts> table() {
 // "NVIDIA GeForce RTX 4090" -> "rtx4090", "Ascend910B3" -> "910b3"
 std::string without_maker(std::string name) {
   name = plain(name);
-  for (const char* word : {"nvidia", "geforce", "tesla", "ascend"})
+  for (const char* word : {"nvidia", "amd", "apple", "intel", "google", "geforce", "tesla", "ascend", "instinct"})
     if (name.starts_with(word)) name.erase(0, std::string(word).size());
   return name;
 }
@@ -116,6 +118,10 @@ DeviceFacts device_facts(const std::string& name, const std::vector<DeviceGroup>
   if (kind == "auto" || kind == "this" || kind.empty()) return of_kind("auto", here);
   if (kind == "npu" || kind == "cuda") return of_kind(kind, here);
   if (const auto known = by_name(name.substr(0, name.find(':')), 80 * kGib)) return *known;
+  for (const Json& other : device_data().at("not_supported"))
+    for (const std::string each : other.at("names"))
+      require(without_maker(each) != without_maker(name.substr(0, name.find(':'))), Fault::Usage, "--device ", name,
+              ": ", other.at("why").get<std::string>(), "; it runs on processors, GPUs of NVIDIA and NPUs of Ascend");
   std::vector<std::string> known;
   for (const DeviceFacts& d : table()) {
     known.insert(known.end(), d.aliases.begin(), d.aliases.end());

@@ -97,6 +97,13 @@ std::string speed_line(const Plan& p) {
              p.speed.bound, ")\n");
 }
 
+// Nobody should take published figures for seen ones.
+std::string measured_line(const DeviceFacts& device) {
+  if (device.measured.empty())
+    return str("Published figures throughout: nothing of Apus was measured on this kind of device yet.\n");
+  return str("Measured on this kind of device: ", device.measured, device.host ? ".\n" : "; all else is published.\n");
+}
+
 std::string changes_text(const Plan& p) {
   if (p.spec.stack != "apus") return "";
   if (p.changes.empty())
@@ -127,6 +134,7 @@ std::string plan_text(const Plan& p) {
     out += str("The cache takes ", whole(p.cache_token_bytes / 1024), " KiB a token and holds ", p.full_sequences,
                " of the longest contexts at once.\n");
   out += speed_line(p);
+  out += measured_line(p.spec.device);
   return p.fits ? out : out + changes_text(p);
 }
 
@@ -154,6 +162,7 @@ Json plan_json(const Plan& p) {
               {"fits", p.fits},
               {"tokens_per_second", p.speed.tokens_per_second},
               {"bound_by", p.speed.bound},
+              {"measured", s.device.measured},
               {"assumptions", s.assumptions},
               {"changes", std::move(changes)}};
   if (!p.changes.empty()) out["changed_peak_bytes"] = static_cast<int64_t>(p.changed_peak);

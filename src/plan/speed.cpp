@@ -34,7 +34,8 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
                         active / static_cast<double>(std::max<int64_t>(1, s.model.matrix_elements())));
   const double again = train.recompute.share(s.model.layers);
   const double passes = 2 + weights_share + again;  // forward, input gradients, weight gradients, layers again
-  const double arithmetic = forward * passes * tokens / (s.device.flops(train.element) * s.device.efficiency);
+  const double arithmetic =
+      forward * passes * tokens / (s.device.flops(train.element) * s.device.share_of_peak(train.tokens));
 
   const double weights = t.elements * train.element,
                gradients = t.trained * train.element + t.adapter * t.spec.adapter_bytes;

@@ -16,10 +16,12 @@ void Wish::honour(OptionTable& v) {
       .honoured(&method,
                 "hold the weights of linear layers quantised, made while they are loaded: bnb, hqq or fp8. Only "
                 "adapters can be trained then")
+      .common()
       .choices({"bnb", "hqq", "fp8"})
       .restored("model");
   v.at("quant_bits")
       .honoured(&bits, "bits of a weight: 4 or 8 (bnb); 1, 2, 3, 4 or 8 (hqq); fp8 has 8")
+      .common()
       .shown_default("to be given with bnb and hqq")
       .restored("model");
   v.at("hqq_axis")

@@ -2,8 +2,10 @@
 #include "reward/external.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -34,6 +36,24 @@ double reward_on_line(const std::string& line, const std::string& where) {
 }
 
 }  // namespace
+
+void check_program(const std::string& command, const std::string& flag) {
+  const std::string word = command.substr(0, command.find_first_of(" \t"));
+  if (word.empty() || word.find_first_of("|&;<>()$`\\\"'*?[#~=%{}!=") != std::string::npos)
+    return;  // the shell's business
+  const auto said = [&](const auto&... why) { fail(Fault::Usage, flag, " ", kExternalReward, command, ": ", why...); };
+  std::error_code code;
+  const bool here = std::filesystem::is_regular_file(word, code);
+  if (word.find('/') == std::string::npos) {
+    if (here && !program_on_path(word))
+      said("the shell looks for ", word, " on PATH alone; for the file here write ", kExternalReward, "./", command);
+    return;
+  }
+  if (!here) said("there is no file ", word);
+  if (::access(word.c_str(), X_OK) != 0)
+    said(word, " may not be run: chmod +x ", word, ", or name its interpreter: ", kExternalReward, "'python3 ", command,
+         "'");
+}
 
 ExternalReward::ExternalReward(std::string command, const RewardOptions& options)
     : command_(std::move(command)), timeout_(options.reward_timeout), skips_(options.reward_failure == "skip") {}

@@ -13,6 +13,10 @@ namespace apus {
 
 inline constexpr const char* kExternalReward = "external:";
 
+// Fault::Usage where the shell would not find the program, or may not run it: said before a run begins. `flag`: the
+// option that names it.
+void check_program(const std::string& command, const std::string& flag);
+
 class ExternalReward final : public Reward {
  public:
   ExternalReward(std::string command, const RewardOptions& options);

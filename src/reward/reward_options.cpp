@@ -30,8 +30,9 @@ std::string reward_model_name(const std::string& folder, const std::vector<std::
 
 void RewardOptions::fields(OptionTable& v) {
   v.group("Rewards");
-  v("reward_funcs", reward_funcs, "what answers are worth: " + known_rewards() + " (docs/grpo.md)").noted();
+  v("reward_funcs", reward_funcs, "what answers are worth: " + known_rewards() + " (docs/grpo.md)").common().noted();
   v("reward_weights", reward_weights, "a factor for each of --reward_funcs, then of --reward_model")
+      .common()
       .shown_default("all 1")
       .noted();
   v("reward_timeout", reward_timeout, "seconds that a program may take for a round of answers").above(0);
@@ -39,7 +40,7 @@ void RewardOptions::fields(OptionTable& v) {
     "a program that died, hung or printed what cannot be read: stop the run, or skip its opinion of that round")
       .choices({"stop", "skip"});
   v("judge_url", judge_url, "judge: the address of an OpenAI chat API, up to /v1; its key is in JUDGE_API_KEY").noted();
-  v("judge_model", judge_model, "judge: the model to ask there").noted();
+  v("judge_model", judge_model, "judge: the name of the model at --judge_url").noted();
   v("judge_prompt", judge_prompt,
     "judge: what it is asked, with {question}, {answer} and {solution}; a text, or a file of it. The last number of "
     "its "
@@ -51,15 +52,20 @@ void RewardOptions::fields(OptionTable& v) {
       .at_least(1)
       .at_most(256);
   v("judge_max_tokens", judge_max_tokens, "judge: longest reply in tokens").at_least(1);
-  v("cosine_min_len_value_wrong", cosine_min_len_value_wrong, "cosine: of a wrong answer of no length").noted();
-  v("cosine_max_len_value_wrong", cosine_max_len_value_wrong, "cosine: of a wrong answer of full length").noted();
-  v("cosine_min_len_value_correct", cosine_min_len_value_correct, "cosine: of a right answer of no length").noted();
-  v("cosine_max_len_value_correct", cosine_max_len_value_correct, "cosine: of a right answer of full length").noted();
+  v("cosine_min_len_value_wrong", cosine_min_len_value_wrong, "cosine: reward of a wrong answer of no length").noted();
+  v("cosine_max_len_value_wrong", cosine_max_len_value_wrong, "cosine: reward of a wrong answer of full length")
+      .noted();
+  v("cosine_min_len_value_correct", cosine_min_len_value_correct, "cosine: reward of a right answer of no length")
+      .noted();
+  v("cosine_max_len_value_correct", cosine_max_len_value_correct, "cosine: reward of a right answer of full length")
+      .noted();
   v("cosine_max_len", cosine_max_len, "cosine: the full length in tokens")
       .at_least(1)
       .shown_default("--max_completion_length");
   v("repetition_n_grams", repetition_n_grams, "repetition: words that count as one repeated piece").at_least(1).noted();
-  v("repetition_max_penalty", repetition_max_penalty, "repetition: of an answer that only repeats").at_most(0).noted();
+  v("repetition_max_penalty", repetition_max_penalty, "repetition: reward of an answer that only repeats")
+      .at_most(0)
+      .noted();
   v("soft_max_length", soft_max_length, "soft_overlong: from here on an answer is worth -1 or less")
       .at_least(1)
       .shown_default("--max_completion_length");
@@ -68,8 +74,9 @@ void RewardOptions::fields(OptionTable& v) {
   v("reward_model", reward_model,
     "models with a head of one score that read question and answer (apus rlhf --rlhf_type rm trains one); they must "
     "know the policy's tokens. Their --reward_weights come behind those of the functions")
+      .common()
       .noted();
-  v("reward_adapters", reward_adapters, "a LoRA adapter on each of them").noted();
+  v("reward_adapters", reward_adapters, "a LoRA adapter on each --reward_model").noted();
   v.no_effect({"reward_model_type", "reward_template"},
               "a checkpoint's config.json says what it is, and it reads the very tokens of question and answer");
   v.refuse({"reward_model_revision"}, "--reward_model takes a folder: download that revision first");
@@ -92,6 +99,7 @@ void RewardOptions::check() const {
     if (name.rfind(kExternalReward, 0) == 0) {
       require(name.size() > std::string(kExternalReward).size(), Fault::Usage, "--reward_funcs ", name,
               " names no program: external:./reward.py");
+      check_program(name.substr(std::string(kExternalReward).size()), "--reward_funcs");
       continue;
     }
     // What plugins register is known when they are imported (environment/plugin.h).

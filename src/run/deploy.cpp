@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "checkpoint/adapter.h"
 #include "models/spec/config.h"
 #include "models/spec/score_head.h"
 #include "run/runner.h"
@@ -24,6 +25,13 @@ using namespace std::chrono_literals;
 
 ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
   return o.tool_call_parser == "auto" ? chat.tool_format() : tool_format(o.tool_call_parser);
+}
+
+// What clients can ask for.
+std::vector<std::string> models_of(const ServiceSpec& service) {
+  std::vector<std::string> models = service.engine->adapters();
+  models.insert(models.begin(), service.model_name);
+  return models;
 }
 
 // A model behind its address.
@@ -91,6 +99,30 @@ void ModelServer::stop() {
   log_info("stopped");
 }
 
+// One that is part of the model: it changes the base itself, or brings what the model gives in place of words.
+bool stands_alone(const DeployOptions& o) {
+  for (const ServedAdapter& each : o.served)
+    require(o.served.size() == 1 || !changes_base(each.folder), Fault::Usage, "--adapters ", each.name, "=",
+            each.folder,
+            " trained parameters of the base model itself, which it cannot share with other adapters: serve it alone, "
+            "or merge it by `apus export --merge_lora true`");
+  return o.served.size() == 1 && (changes_base(o.served[0].folder) || (!gives_words(o) && !o.served[0].named));
+}
+
+void name_models(const DeployOptions& o, bool alone, ServiceSpec& service) {
+  if (o.served.size() != 1) return;
+  const std::string& name = o.served[0].name;
+  if (!alone) {
+    if (o.served[0].named) return;
+    service.usual = name;
+    return log_info("the adapter has the name '", name, "' and answers requests that name no model, '",
+                    service.model_name, "' is the model without it; --adapters NAME=DIR gives another name");
+  }
+  if (gives_words(o))
+    log_info("'", service.model_name, "' is not served beside '", name, "', which changes its own weights");
+  service.model_name = name, service.aliases.clear();
+}
+
 int run_deploy(const DeployOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
@@ -98,12 +130,17 @@ int run_deploy(const DeployOptions& o) {
   return ranks.world().guard([&] {
     require(ranks.copies() == 1, Fault::Usage, "these processes would make ", ranks.copies(),
             " copies of the model: start one process, with --data_parallel_size ", ranks.copies());
-    Inference in =
-        open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o, o.quantise, &ranks);
+    const bool alone = stands_alone(o);
+    const OpenedAdapter first = o.served.empty() ? OpenedAdapter()
+                                : alone          ? OpenedAdapter(o.served[0].folder)
+                                                 : OpenedAdapter(o.served[0].folder, o.served[0].name);
+    Inference in = open_inference(o, o, first, o, limits, o, o.quantise, &ranks);
     if (in.follower) return in.follower->run(), 0;
-    for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+    for (size_t i = 1; i < o.served.size(); ++i) in.engine->load_adapter(o.served[i].name, o.served[i].folder);
+    ServiceSpec service = service_spec(o, in);
+    name_models(o, alone, service);
     const auto watch = [&] { in.engine->require_whole(); };
-    return serve_model(o, service_spec(o, in), watch);
+    return serve_model(o, std::move(service), watch);
   });
 }
 
@@ -112,8 +149,9 @@ const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
 }  // namespace
 
 int serve_model(const DeployOptions& o, ServiceSpec service, const std::function<void()>& watch) {
+  const std::vector<std::string> models = models_of(service);
   ModelServer server(o, std::move(service));
-  say_where_served(o, server.port());
+  say_where_served(o, models, server.port());
   server.wait(watch);
   server.stop();
   return 0;

@@ -3,6 +3,8 @@
 // Modelfiles; datasets encoded once for many runs.
 #include "cli/export.h"
 
+#include <cmath>
+
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -116,7 +118,12 @@ void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
   const GgufReport report = export_gguf(spec);
   progress.finish();
   log_info("Successfully written ", spec.to.string(), ": ", report.tensors, " tensors as ", spec.mix->label(), ", ",
-           bytes_text(report.bytes), " in ", duration_text(watch.seconds()));
+           bytes_text(report.bytes), ", ", std::round(10 * report.bits()) / 10, " bits a weight, in ",
+           duration_text(watch.seconds()));
+  if (report.larger > 0)
+    log_info("the rows of ", report.larger, " matrices are no multiple of the ", ggml_form(spec.mix->base).block,
+             " numbers of a block of ", spec.mix->label(),
+             ": these take a larger format, so the file is larger than the name says");
 }
 
 // ollama reads folders of whole numbers and GGUF files.

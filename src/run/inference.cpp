@@ -79,16 +79,17 @@ at::Tensor empty_score(const std::string& name, const std::vector<int64_t>& shap
 }
 
 // Weights and adapter into a model that is described, on the places it was told.
-void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const std::string& adapter,
+void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const OpenedAdapter& adapter,
           const quant::Wish& quantise) {
   const TensorFolder source(folder);
   const auto quantised =
       how.dtype == at::kBFloat16 ? held_weights(config, quantise, folder) : quantised_weights(config, quantise, folder);
   how.quantised = quantised.get();
-  if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter) > 0) how.fresh = empty_score;
+  if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter.folder) > 0) how.fresh = empty_score;
   if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
   load_weights(model, source, how);
-  if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter, kGiven).name, how.dtype);
+  const std::string name = adapter.name.empty() ? kGiven : adapter.name;
+  if (!adapter.folder.empty()) settle_adapter(model, load_adapter(model, adapter.folder, name).name, how.dtype);
   model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
 }
 
@@ -160,16 +161,16 @@ const RegisterRunner<PlacementRehearsal> placement_rehearsal("placement rehearsa
 
 }  // namespace
 
-LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement,
+LoadedModel load_for_inference(const ModelOptions& o, const OpenedAdapter& adapter, const PlacementOptions& placement,
                                const EngineOptions* engine, const quant::Wish& quantise, AnswerRanks* ranks) {
   const Stopwatch watch;
   LoadedModel loaded;
-  Described described = describe(o, adapter, placement);
+  Described described = describe(o, adapter.folder, placement);
   loaded.config = described.config;
   loaded.model = std::move(described.model);
   loaded.dtype = described.dtype;
   Model& model = *loaded.model;
-  if (placement.placed()) loaded.spread = place_model(model, o, adapter, placement, engine, loaded.dtype);
+  if (placement.placed()) loaded.spread = place_model(model, o, adapter.folder, placement, engine, loaded.dtype);
   loaded.device = loaded.spread ? loaded.spread->home() : ranks ? ranks->device() : open_device(o.device);
   if (ranks) ranks->place(model);
   try {
@@ -178,9 +179,10 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
   loaded.max_positions = model.shape().max_positions;
-  log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(),
-           ", ", weights_text(model, loaded.dtype), ranks && ranks->shares_parts() ? " as this rank's part" : "",
-           " on ", loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
+  log_info(o.model, adapter.folder.empty() ? "" : " with " + adapter.folder, ": ",
+           described.config["model_type"].get<std::string>(), ", ", weights_text(model, loaded.dtype),
+           ranks && ranks->shares_parts() ? " as this rank's part" : "", " on ",
+           loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
            duration_text(watch.seconds()));
   if (loaded.spread && !engine) report(*loaded.spread, 0);
   return loaded;
@@ -211,7 +213,8 @@ struct Source {
   std::unique_ptr<Model> model;
   Json config;
   LoadOptions how;
-  std::string folder, adapter;
+  std::string folder;
+  OpenedAdapter adapter;
   quant::Wish quantise;
   std::map<std::string, std::string> beside;  // adapters of requests: name to folder
   std::optional<PartDevices> devices;
@@ -226,6 +229,7 @@ struct Source {
   void unload(const std::string& name) {
     if (model) detach_adapter(*model, name);
     beside.erase(name);
+    if (adapter.name == name) adapter = {};
   }
   const Model* read() {
     auto again = make_model(config, head);
@@ -244,7 +248,8 @@ struct Source {
 
 ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
   ModelHooks hooks;
-  if (!from->adapter.empty()) hooks.always = kGiven;
+  if (!from->adapter.folder.empty() && from->adapter.name.empty()) hooks.always = kGiven;
+  hooks.attached = from->adapter.name;
   hooks.load = [from](const std::string& name, const std::string& dir) { from->load(name, dir); };
   hooks.unload = [from](const std::string& name) { from->unload(name); };
   hooks.drop_model = [from] { from->model.reset(); };
@@ -315,7 +320,7 @@ std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_
   };
 }
 
-Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
+Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const OpenedAdapter& adapter,
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task,
                          const quant::Wish& quantise, AnswerRanks* ranks) {
   require(

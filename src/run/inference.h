@@ -22,6 +22,14 @@
 
 namespace apus {
 
+// An adapter that a model is opened with: a PEFT folder, or empty. Without a name the model answers with it always;
+// with one it is asked for by it, and the model itself answers too.
+struct OpenedAdapter {
+  OpenedAdapter(const char* folder) : folder(folder) {}
+  OpenedAdapter(std::string folder = "", std::string name = "") : folder(std::move(folder)), name(std::move(name)) {}
+  std::string folder, name;
+};
+
 struct LoadedModel {
   DeviceChoice device;  // of the embedding, when there are several
   at::ScalarType dtype = at::kFloat;
@@ -31,9 +39,9 @@ struct LoadedModel {
   Json config;                   // that of the checkpoint, with the head that its adapter brings
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
-// `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache. `quantise`: a plain checkpoint's
+// `engine`: null when there will be no cache. `quantise`: a plain checkpoint's
 // weights, while they are loaded. `ranks`: over which the model lies; null: it lies here.
-LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter,
+LoadedModel load_for_inference(const ModelOptions& options, const OpenedAdapter& adapter,
                                const PlacementOptions& placement = {}, const EngineOptions* engine = nullptr,
                                const quant::Wish& quantise = {}, AnswerRanks* ranks = nullptr);
 
@@ -53,7 +61,7 @@ struct Inference {
   std::unique_ptr<Follower> follower;  // in its place where another rank leads, with the model
 };
 // `task`: how numbers are read off, of a model that gives no words. `ranks` must outlive it.
-Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
+Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const OpenedAdapter& adapter,
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {},
                          const quant::Wish& quantise = {}, AnswerRanks* ranks = nullptr);
 

@@ -38,8 +38,10 @@ int run_rollout(const RolloutOptions& o) {
   const WeightsLink weights(folder / "weights", o.model);
   ModelOptions model = o;
   model.model = weights.path().string();
-  Inference in = open_inference(model, o, o.named_adapters().empty() ? o.adapter() : "", o, o, o);
-  for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+  const bool always = o.served.size() == 1 && !o.served[0].named;
+  Inference in = open_inference(model, o, always ? o.served[0].folder : "", o, o, o);
+  if (!always)
+    for (const ServedAdapter& each : o.served) in.engine->load_adapter(each.name, each.folder);
   const auto read_model = [&](const fs::path& version) {
     in.engine->sleep(2);
     weights.point_to(version);

@@ -125,11 +125,30 @@ Json summary(const TrainResult& r, const TrainData& data, const std::string& par
   return out;
 }
 
-void say_result(const TrainResult& r, const RunLog& log) {
-  const auto shown = [](const std::optional<fs::path>& p) { return p ? p->string() : std::string("None"); };
-  log_info("last_model_checkpoint: ", shown(r.last_checkpoint));
-  log_info("best_model_checkpoint: ", shown(r.best_checkpoint));
+// As one would type it here.
+std::string typed(const fs::path& path) {
+  const std::string near = path.lexically_proximate(fs::current_path()).string();
+  return near.starts_with("..") ? path.string() : near;
+}
+
+// What one does with a checkpoint.
+void say_next(const TrainCommandOptions& o, const std::string& checkpoint) {
+  const bool words = algorithm_info(o.algorithm).head == Head::Vocab;
+  const char* const rows = words ? "" : " --val_dataset rows.jsonl";
+  const std::string flag = o.lora() ? " --adapters " : " --model ";
+  log_info("next: apus infer", flag, checkpoint, rows);
+  log_info("next: apus deploy", flag, checkpoint);
+  if (o.lora()) log_info("next: apus merge-lora --adapters ", checkpoint);
+  if (!o.lora() && words) log_info("next: apus export --model ", checkpoint, " --to_gguf q4_k_m");
+}
+
+void say_result(const TrainCommandOptions& o, const TrainResult& r, const RunLog& log) {
+  log_info("last_model_checkpoint: ", r.last_checkpoint ? r.last_checkpoint->string() : "none was saved");
+  if (r.best_checkpoint) log_info("best_model_checkpoint: ", r.best_checkpoint->string());
   log_info("images_dir: ", log.images_dir().string());
+  std::error_code code;
+  const bool best = r.best_checkpoint && fs::is_directory(*r.best_checkpoint, code);
+  if (best || r.last_checkpoint) say_next(o, typed(best ? *r.best_checkpoint : *r.last_checkpoint));
 }
 
 // Of rollouts: from the first token to one that ends a turn.
@@ -334,6 +353,11 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   TrainData data = rows_of(o, *algorithm, run_dir, rows.layout());
   const TrainData shown = shown_rows(o, *algorithm, run_dir, share_of(o, rows.layout()));
   if (shown.train) data.exact.update(shown.exact);
+  if (world.first()) {
+    const std::string hint =
+        o.faster({.longest = data.longest, .media = data.media ? data.media() : MediaFacts(), .first_row = {}});
+    if (!hint.empty()) log_info("faster: ", hint);
+  }
   world.require_same(data.rows_text, "the rows",
                      "The files of --dataset are not the same everywhere: copy those of rank 0");
   TunedModel tuned = load_tuned_model(o, mesh, algorithm_info(o.algorithm).head);
@@ -424,7 +448,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
     log_info("resumed from ", o.resume_from_checkpoint);
   }
   const TrainResult result = trainer.run();
-  if (log) log->finish(summary(result, data, parameters, o.best_metric())), say_result(result, *log);
+  if (log) log->finish(summary(result, data, parameters, o.best_metric())), say_result(o, result, *log);
   if (const std::string media = data.media_line ? data.media_line() : ""; log && !media.empty()) log_info(media);
   if (result.interrupted) throw Interrupted(stop.raised() ? stop.signal() : SIGTERM);  // another rank was asked
   return 0;
@@ -442,7 +466,12 @@ int rehearse(const TrainRehearsal& asked) {
   const TrainData data = open_train_data(o, *algorithm, o.model, scratch.path()),
                   shown = shown_rows(o, *algorithm, scratch.path(), {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
-  asked.rows.longest = data.longest;
+  asked.rows = {.longest = data.longest, .good = data.rows, .rejected = data.rejected};
+  if (algorithm_info(o.algorithm).asks_rows) {
+    data.train->start(0);
+    if (const auto samples = data.train->next(); samples && !samples->empty())
+      asked.rows.first_row = samples->front().row;
+  }
   if (data.media) asked.rows.media = data.media();
   return 0;
 }

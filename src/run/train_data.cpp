@@ -183,10 +183,10 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
   if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
   TrainData out;
   if (data.report) {
-    log_info(report_text(*data.report));
+    log_info(report_text(*data.report, algorithm_info(o.algorithm).asks_rows));
     if (first) plot_lengths(*data.report, run_dir);
     out.train_text = length_line(*data.report);
-    out.longest = data.report->longest;
+    out.longest = data.report->longest, out.rows = data.report->rows, out.rejected = data.report->rejected;
   }
   if (data.validation_report) out.eval_text = length_line(*data.validation_report);
   if (first && o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())

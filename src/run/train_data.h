@@ -21,6 +21,7 @@ struct TrainData {
   std::string train_text, eval_text;          // "Dataset Token Length: ...", for the log and its last object
   std::string rows_text;                      // what all ranks must have read alike
   int64_t longest = 0;                        // tokens of the longest training row; 0: not known beforehand
+  int64_t rows = 0, rejected = 0;             // samples for training, and rows that were left out; known with `longest`
   // Of a model that sees: what became of the media so far, in words, for the log, and as numbers for the plan. Null: it
   // reads text only.
   std::function<std::string()> media_line;

@@ -23,6 +23,8 @@ int run_version(const VersionOptions&) {
       std::printf("device %-8s not available: %s\n", kind->name(), why_not.c_str());
     }
   }
+  for (const auto& [name, why] : missing_kinds())
+    std::printf("device %-8s not in this build: %s\n", name.c_str(), why.c_str());
   return 0;
 }
 

@@ -85,7 +85,6 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log
   void check_task(bool possible, const char* wanted) const;  // ApiError: the model gives something else
   void check_talks() const { check_task(service_.spec().task.talks(), "cannot chat"); }
-  std::string named(const std::string& model) const;  // as the answer names it
   void start_numbers(const Exchange& e, std::vector<EngineRequest> requests, std::function<Json(TextNumbers)> form);
   Service::Prepared prepare_row(const Exchange& e, const Json& request) const;  // of /infer/
 

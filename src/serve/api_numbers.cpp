@@ -98,13 +98,11 @@ void Api::start_numbers(const Exchange& e, std::vector<EngineRequest> requests, 
   job->start(std::move(requests));
 }
 
-std::string Api::named(const std::string& model) const { return model.empty() ? service_.spec().model_name : model; }
-
 void Api::embeddings(const Exchange& e) {
   check_task(service_.spec().task.gives_vectors(), "gives no vectors");
   const EmbeddingCall call = read_embedding_request(e.body());
   note_ignored(e, call.ignored);
-  const EmbeddingForm form{.model = named(call.model), .base64 = call.base64, .dimensions = call.dimensions};
+  const EmbeddingForm form{.model = service_.named(call.model), .base64 = call.base64, .dimensions = call.dimensions};
   start_numbers(e, service_.prepare(call), [form](TextNumbers numbers) -> Json {
     Json data = Json::array();
     for (auto& vector : numbers.of_text) data.push_back(embedding_json(std::move(vector), form, data.size()));
@@ -120,7 +118,7 @@ void Api::classify(const Exchange& e) {
   check_task(task.name == "seq_cls", "gives no labels");
   const TextsCall call = read_texts_request(e.body());
   note_ignored(e, call.ignored);
-  start_numbers(e, service_.prepare(call), [&task, model = named(call.model)](const TextNumbers& numbers) {
+  start_numbers(e, service_.prepare(call), [&task, model = service_.named(call.model)](const TextNumbers& numbers) {
     Json out = head_of("classify-", model), data = Json::array();
     for (const auto& logits : numbers.of_text) data.push_back(labels_json(logits, task, data.size()));
     out["data"] = std::move(data), out["usage"] = numbers_usage(numbers.tokens);
@@ -135,7 +133,7 @@ void Api::pooling(const Exchange& e) {
   const TextsCall call = read_texts_request(e.body());
   note_ignored(e, call.ignored);
   const bool vectors = task.name == "embedding";
-  start_numbers(e, service_.prepare(call), [vectors, call, model = named(call.model)](TextNumbers numbers) {
+  start_numbers(e, service_.prepare(call), [vectors, call, model = service_.named(call.model)](TextNumbers numbers) {
     Json out = head_of("pool-", model), data = Json::array();
     for (auto& one : numbers.of_text) {
       if (vectors) at_length_one(one);
@@ -151,7 +149,7 @@ void Api::score(const Exchange& e) {
   check_task(task.ranks() || task.name == "embedding", "compares no texts");
   const PairsCall call = read_score_request(e.body());
   note_ignored(e, call.ignored);
-  start_numbers(e, service_.prepare(call), [&task, call, model = named(call.model)](TextNumbers numbers) {
+  start_numbers(e, service_.prepare(call), [&task, call, model = service_.named(call.model)](TextNumbers numbers) {
     Json out = head_of("score-", model), data = Json::array();
     out["usage"] = numbers_usage(numbers.tokens);
     for (const double score : pair_scores(std::move(numbers), call, task))
@@ -166,13 +164,14 @@ void Api::rerank(const Exchange& e) {
   check_task(task.ranks() || task.name == "embedding", "rates no documents");
   const PairsCall call = read_rerank_request(e.body());
   note_ignored(e, call.ignored);
-  start_numbers(e, service_.prepare(call), [&task, call, model = named(call.model)](TextNumbers numbers) -> Json {
-    const int64_t tokens = numbers.tokens;
-    return {{"id", random_id("rerank-", 32)},
-            {"model", model},
-            {"results", ranking_json(pair_scores(std::move(numbers), call, task), call)},
-            {"usage", numbers_usage(tokens)}};
-  });
+  start_numbers(e, service_.prepare(call),
+                [&task, call, model = service_.named(call.model)](TextNumbers numbers) -> Json {
+                  const int64_t tokens = numbers.tokens;
+                  return {{"id", random_id("rerank-", 32)},
+                          {"model", model},
+                          {"results", ranking_json(pair_scores(std::move(numbers), call, task), call)},
+                          {"usage", numbers_usage(tokens)}};
+                });
 }
 
 }  // namespace apus

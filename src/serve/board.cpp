@@ -2,6 +2,7 @@
 #include "serve/board.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -98,10 +99,13 @@ Json board_summary(const BoardRun& run) {
     for (const char* key : {"model", "rlhf_type", "tuner_type", "learning_rate", "dataset"})
       if (args.is_object() && args.contains(key)) out[key] = args[key];
   }
+  std::error_code code;
+  const auto written = fs::last_write_time(run.folder / kLog, code);
+  if (!code) out["age"] = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
   const Json last = last_line(run.folder / kLog);
   out["ended"] = last.contains("model_parameter_info");  // the summary that a run closes its log with
-  for (const char* key : {"loss", "global_step/max_steps", "global_step", "remaining_time", "memory(GiB)", "memory",
-                          "best_metric", "last_model_checkpoint", "best_model_checkpoint"})
+  for (const char* key : {"loss", "global_step/max_steps", "global_step", "remaining_time", "train_speed(s/it)",
+                          "memory(GiB)", "memory", "best_metric", "last_model_checkpoint", "best_model_checkpoint"})
     if (last.contains(key)) out[key] = last[key];
   return out;
 }

@@ -10,9 +10,7 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <sstream>
 #include <thread>
 
 #include "base/descriptor.h"
@@ -21,17 +19,6 @@
 extern char** environ;
 
 namespace apus {
-
-std::optional<std::filesystem::path> program_on_path(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const auto file = std::filesystem::path(folder.empty() ? "." : folder) / name;
-    std::error_code code;
-    if (std::filesystem::is_regular_file(file, code) && ::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return std::nullopt;
-}
 
 namespace {
 

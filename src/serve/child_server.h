@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server as a child process, another program's or a copy of this one's: found on PATH, started, watched, ended.
+// A server as a child process, another program's or a copy of this one's: started, watched, ended.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +11,6 @@
 #include <vector>
 
 namespace apus {
-
-std::optional<std::filesystem::path> program_on_path(const std::string& name);
 
 class ChildServer {
  public:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <thread>
@@ -90,18 +91,40 @@ std::string broken_off(const HttpCall& call, const ApiError& error) {
 
 }  // namespace
 
-bool answers_health(const std::string& base_url) {
+namespace {
+// What stands there; nothing: it does not answer with 200.
+std::optional<std::string> page_at(const std::string& url, const std::string& key) {
   CURL* curl = curl_easy_init();
-  curl_easy_setopt(curl, CURLOPT_URL, (base_url + "/health").c_str());
+  std::string page;
+  curl_slist* const headers =
+      key.empty() ? nullptr : curl_slist_append(nullptr, ("Authorization: Bearer " + key).c_str());
+  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_PROXY, "");
   curl_easy_setopt(curl, CURLOPT_TIMEOUT, 10L);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &page);
   curl_easy_setopt(
-      curl, CURLOPT_WRITEFUNCTION, +[](char*, size_t size, size_t count, void*) { return size * count; });
+      curl, CURLOPT_WRITEFUNCTION, +[](char* data, size_t size, size_t count, void* to) {
+        static_cast<std::string*>(to)->append(data, size * count);
+        return size * count;
+      });
   long status = 0;
   if (curl_easy_perform(curl) == CURLE_OK) curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   curl_easy_cleanup(curl);
-  return status == 200;
+  curl_slist_free_all(headers);
+  return status == 200 ? std::optional(page) : std::nullopt;
+}
+}  // namespace
+
+bool answers_health(const std::string& base_url) { return page_at(base_url + "/health", "").has_value(); }
+
+std::vector<std::string> models_at(const std::string& base_url, const std::string& key) {
+  const Json list = Json::parse(page_at(base_url + "/v1/models", key).value_or("{}"), nullptr, false);
+  std::vector<std::string> names;
+  for (const Json& model : list.is_object() ? list.value("data", Json::array()) : Json::array())
+    names.push_back(model.value("id", ""));
+  return names;
 }
 
 // All transfers on one thread, by libcurl's multi interface.

@@ -36,6 +36,8 @@ class Forwarder : public HttpService {
   std::unique_ptr<Transfers> transfers_;
 };
 
-bool answers_health(const std::string& base_url);  // GET /health gives 200; proxies are passed by
+// Of a server behind this one; proxies are passed by.
+bool answers_health(const std::string& base_url);                                         // GET /health gives 200
+std::vector<std::string> models_at(const std::string& base_url, const std::string& key);  // names; none: no answer
 
 }  // namespace apus

@@ -58,12 +58,27 @@ std::vector<std::string> Service::models() const {
   return names;
 }
 
-std::string Service::adapter_of(const std::string& model) const {
-  const bool itself = model.empty() || model == spec_.model_name;
-  if (itself) return spec_.door ? spec_.door->adapter() : "";
+Json Service::usual_sampling() const {
+  const Sampling s = resolve(spec_.flags, spec_.checkpoint);
+  Json out = Json::object();
+  each_sampling_field([&](const auto& field) { out[field.in_requests()] = s.*field.value; });
+  return out;
+}
+
+std::string Service::named(const std::string& model) const {
+  if (!model.empty()) return model;
+  const auto adapters = spec_.engine->adapters();
+  const bool usual = std::find(adapters.begin(), adapters.end(), spec_.usual) != adapters.end();
+  return usual ? spec_.usual : spec_.model_name;
+}
+
+std::string Service::adapter_of(const std::string& asked) const {
+  const std::string model = named(asked);
+  if (model == spec_.model_name) return spec_.door ? spec_.door->adapter() : "";
   const auto adapters = spec_.engine->adapters();
   if (std::find(adapters.begin(), adapters.end(), model) != adapters.end()) return model;
-  if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end()) return adapter_of("");
+  if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end())
+    return adapter_of(spec_.model_name);
   constexpr size_t kShown = 8;
   std::string names = spec_.model_name;
   for (size_t i = 0; i < std::min(adapters.size(), kShown); ++i) names += ", " + adapters[i];
@@ -131,8 +146,7 @@ AnswerText::Spec Service::answer_spec(const AnswerCall& call) const {
 
 AnswerForm Service::form(const AnswerCall& call) const {
   AnswerForm form;
-  form.head = {.model = call.model.empty() ? spec_.model_name : call.model,
-               .created = static_cast<int64_t>(std::time(nullptr))};
+  form.head = {.model = named(call.model), .created = static_cast<int64_t>(std::time(nullptr))};
   form.head.fingerprint = "fp_apus_" APUS_VERSION;
   form.tokenizer = spec_.tokenizer;
   form.top_logprobs = call.top_logprobs;
@@ -222,7 +236,9 @@ Json Service::template_words(const ChatCall& call) const {
   const std::string text = spec_.chat->template_text(true);
   const auto knows = [&](const char* word) { return text.find(word) != std::string::npos; };
   if (!call.tools.is_null() && !spec_.chat->shows_tools())
-    refuse("tools", "'tools': this model's chat template knows of no tools; give another one by --chat_template");
+    refuse("tools",
+           "'tools': this model's chat template has no place for tools. Start the server with --agent_template "
+           "hermes (or another form of calls that the model was taught), or with a --chat_template that takes tools");
   if (!call.effort) return words;
   if (knows("reasoning_effort"))
     words.emplace("reasoning_effort", *call.effort);

@@ -38,6 +38,7 @@ struct ServiceSpec {
   ServedTask task;
   std::string model_name, owned_by = "apus";
   std::vector<std::string> aliases;  // other names of the model itself, such as its folder
+  std::string usual;                 // the adapter of requests that name no model; empty: the model itself
   TextEngine* engine = nullptr;
   RolloutDoor* door = nullptr;  // through which a trainer brings weights; null: none does
   const Chat* chat = nullptr;
@@ -71,6 +72,7 @@ class Service {
   // Of a model of scores one request a pair; of one of vectors the first texts, then the second ones.
   std::vector<EngineRequest> prepare(const PairsCall& call) const;
 
+  std::string named(const std::string& model) const;                     // as answers name what was asked for
   void check_model(const std::string& name) const { adapter_of(name); }  // ApiError 404
   std::vector<int32_t> chat_ids(const ChatCall& call) const {
     check_model(call.model);
@@ -80,6 +82,7 @@ class Service {
   void check_ids(const std::vector<int32_t>& ids, const char* param) const;  // that the model knows them
   const ServiceSpec& spec() const { return spec_; }
   std::vector<std::string> models() const;  // its own name, then the adapters
+  Json usual_sampling() const;              // of requests that leave it open
 
  private:
   struct Prompt {

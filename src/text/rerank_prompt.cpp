@@ -12,7 +12,8 @@ void RerankWords::fields(OptionTable& v) {
   v("reranker_positive_token", yes, "the word for a document that answers (GENERATIVE_RERANKER_POSITIVE_TOKEN)")
       .must_match()
       .restored("model");
-  v("reranker_negative_token", no, "and for one that does not (GENERATIVE_RERANKER_NEGATIVE_TOKEN)")
+  v("reranker_negative_token", no,
+    "generative_reranker: the word for a document that does not answer (GENERATIVE_RERANKER_NEGATIVE_TOKEN)")
       .must_match()
       .restored("model");
   v("reranker_instruction", instruction, "what is to be judged, where a row has no system message")

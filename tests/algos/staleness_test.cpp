@@ -3,6 +3,7 @@
 // a known age, kept by a checkpoint; and rewards teach through them.
 #include "algos/rounds_ahead.h"
 #include "tests/algos/learning.h"
+#include "tests/golden.h"
 
 namespace apus {
 namespace {
@@ -43,7 +44,10 @@ TEST(Staleness, ChangesNothingWhileTheWeightsStay) {
   EXPECT_FALSE(stale[0].contains("rollout_mismatch/max")) << "it would be of other weights";
 }
 
+// On a processor to the bit. Another device promises no order of its sums: those of the simulated NPU, which are
+// libtorch's, depend on where memory lies.
 TEST(Staleness, NoneIsThePlainRunToTheBit) {
+  const double tolerance = golden::device_named() == "cpu" ? 0 : 1e-4;
   Json histories[2];
   for (const bool said : {false, true}) {
     Student student;
@@ -54,7 +58,8 @@ TEST(Staleness, NoneIsThePlainRunToTheBit) {
   }
   for (size_t i = 0; i < 3; ++i)
     for (const char* name : {"loss", "grad_norm", "reward", "rollout_mismatch/max"})
-      EXPECT_EQ(histories[0][i].at(name), histories[1][i].at(name)) << name << " " << i;
+      EXPECT_NEAR(histories[0][i].at(name).get<double>(), histories[1][i].at(name).get<double>(), tolerance)
+          << name << " " << i;
 }
 
 TEST(Staleness, StillLearns) {

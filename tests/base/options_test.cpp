@@ -121,7 +121,7 @@ TEST(Options, PrefixesHyphensAndAliases) {
   EXPECT_EQ(p.tuner_type, "full");
   ASSERT_EQ(p.table.notes.size(), 2u);
   EXPECT_EQ(p.table.notes[0], "--ckpt_dir is read as --model: old spelling");
-  EXPECT_TRUE(has(failure({"--m", "m"}), "--m may mean any of --model, --max_length, --max_pixels"));
+  EXPECT_TRUE(has(failure({"--ma", "m"}), "--ma may mean any of --max_length, --max_pixels"));
 }
 
 TEST(Options, AllMistakesInOneMessage) {
@@ -266,7 +266,7 @@ TEST(Options, SetAndJsonRoundTrip) {
 
 TEST(Options, HelpIsCompleteGroupedAndWrapped) {
   Sample sample;
-  const std::string help = OptionTable::of(sample).help(80, /*all=*/true);
+  const std::string help = OptionTable::of(sample).help(80, "all");
   for (const char* part :
        {"Model\n", "Data\n", "Numbers\n", "--model TEXT", "[needed]", "(lora, full)", "also --ckpt_dir", "[0.0001]",
         "--packing true|false", "--dataset TEXT ...", "--columns JSON", "--attn_impl: always fused",

@@ -4,10 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 
 #include "base/files.h"
@@ -18,36 +15,23 @@
 #include "cli/init.h"
 #include "cli/score.h"
 #include "cli/train.h"
-#include "tests/paths.h"
+#include "tests/shell.h"
 
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
 
-struct Result {
-  int code;
-  std::string out;  // with standard error
-};
+using test::program;
+using test::shell;
+using Result = test::ShellResult;
 
-Result shell(const std::string& command) {
-  Result result{-1, ""};
-  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (!pipe) return result;
-  std::array<char, 4096> block;
-  while (const size_t got = std::fread(block.data(), 1, block.size(), pipe)) result.out.append(block.data(), got);
-  const int status = ::pclose(pipe);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return result;
-}
-
-std::string program() { return test::binary_dir() / "apus"; }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Commands, EveryOneExplainsItself) {
   const auto commands = all_commands();
   ASSERT_GE(commands.size(), 4u);
   for (const Command* command : commands) {
-    const std::string help = command_help(*command, "apus", 80, {}, /*all=*/true);
+    const std::string help = command_help(*command, "apus", 80, {}, "all");
     EXPECT_FALSE(command->info.summary.empty());
     EXPECT_FALSE(command->info.examples.empty()) << command->info.name;
     const auto instance = command->make();

@@ -28,6 +28,18 @@ TEST(Device, CpuOpensByNameAndIndex) {
   }
 }
 
+TEST(Device, AKindThatThisBuildLacksIsExplained) {
+  for (const auto& [name, why] : missing_kinds()) {
+    const std::string said = test::refusal(Fault::Device, [&] { open_device(name + ":0"); });
+    test::expect_says(said, "--device " + name + ":0: this apus was built with libtorch");
+    test::expect_says(said, "scripts/build-wheel");
+    test::expect_says(said, "usable here: ");
+  }
+  bool there = missing_kinds().count("cuda") > 0;
+  for (const DeviceKind* kind : device_kinds()) there |= std::string(kind->name()) == "cuda";
+  EXPECT_TRUE(there) << "in the build, or explained";
+}
+
 TEST(Device, AutoTakesTheHighestUsable) {
   const DeviceChoice choice = open_device("auto");
   for (DeviceKind* kind : device_kinds()) {

@@ -54,6 +54,19 @@ std::map<std::string, std::string> types_of(const char* mix, int64_t layers, int
   return out;
 }
 
+TEST(GgufMix, CountsMatricesThatTakeALargerFormat) {
+  const auto larger = [](const char* mix, int64_t width) {
+    std::vector<GgufPlan::Tensor> tensors = {{"blk.0.attn_norm.weight", GgmlType::F32, {width}},
+                                             {"blk.0.attn_q.weight", GgmlType::F32, {width, width}},
+                                             {"blk.0.ffn_up.weight", GgmlType::F32, {256, width}}};
+    return choose_types(tensors, *find_mix(mix), {.architecture = "llama", .layers = 1, .heads = 8, .kv_heads = 2});
+  };
+  EXPECT_EQ(larger("q4_k_m", 256), 0);
+  EXPECT_EQ(larger("q4_k_m", 576), 2) << "rows of SmolLM2-135M";
+  EXPECT_EQ(larger("q8_0", 576), 0);
+  EXPECT_EQ(larger("f16", 576), 0);
+}
+
 TEST(GgufMix, MediumMixesGiveTheFirstAndLastLayersAndEveryThirdMore) {
   const auto types = types_of("q4_k_m", 16);
   std::string more;

@@ -247,6 +247,41 @@ TEST(Plan, SearchListsWhatFitsFastestFirst) {
   EXPECT_TRUE(search_strategies(spec_of("qwen2.5-72b", false, "4090")).empty());
 }
 
+TEST(Plan, ShortRowsAreFasterManyAtATime) {
+  PlanSpec s = spec_of("qwen2.5-0.5b", true, "H200");
+  s.row_tokens = 76, s.count_tokens();
+  double one = 0, sixteen = 0;
+  for (const Strategy& x : search_strategies(s)) {
+    if (!x.recompute || x.selective) continue;
+    if (x.rows == 1) one = x.tokens_per_second;
+    if (x.rows == 16) sixteen = x.tokens_per_second;
+  }
+  EXPECT_GT(sixteen, 1.2 * one);
+  EXPECT_GT(one, 0);
+  const DeviceFacts d = device_facts("H200");
+  EXPECT_EQ(d.share_of_peak(2048), d.efficiency);
+  EXPECT_EQ(d.share_of_peak(1e6), d.efficiency);
+  EXPECT_LT(d.share_of_peak(64), 0.5 * d.efficiency);
+}
+
+TEST(Plan, SaysWhatWasMeasuredAndWhatIsPublished) {
+  EXPECT_NE(plan_text(make_plan(spec_of("qwen2.5-0.5b", true, "B200"))).find("nothing of Apus was measured"),
+            std::string::npos);
+  EXPECT_NE(plan_text(make_plan(spec_of("qwen2.5-0.5b", true, "cpu"))).find("Measured on this kind of device: memory"),
+            std::string::npos);
+  for (const char* name : {"B200", "B300", "RTX 5090", "NVIDIA GeForce RTX 4090", "L4", "L40S", "Tesla T4"})
+    EXPECT_GT(device_facts(name).memory_speed, 0) << name;
+  EXPECT_EQ(device_facts("L40S").name, "L40S");
+  for (const char* name : {"MI300X", "AMD Instinct MI300X", "TPUv5e", "Gaudi3"}) {
+    try {
+      device_facts(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("which Apus does not run on"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Plan, CacheOfKeysAndValues) {
   PlanSpec s = spec_of("qwen2.5-7b", true, "A100-40G");
   s.inference = true, s.infer.context = 8192;

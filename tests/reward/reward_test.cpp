@@ -202,7 +202,7 @@ TEST(RewardOptions, AreChecked) {
             std::string::npos);
   EXPECT_NE(fault([](auto& o) { o.reward_funcs = {"soft_overlong"}; }).find("--soft_cache_length"), std::string::npos);
   EXPECT_NE(fault([](auto& o) { o.soft_max_length = 10, o.soft_cache_length = 10; }).find("below"), std::string::npos);
-  EXPECT_EQ(fault([](auto& o) { o.reward_funcs = {"external:./reward.py", "cosine"}; }), "");
+  EXPECT_EQ(fault([](auto& o) { o.reward_funcs = {"external:cat", "cosine"}; }), "");
 }
 
 }  // namespace

@@ -88,6 +88,36 @@ TEST(ServeApi, Adapters) {
   EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 404);
 }
 
+TEST(ServeAdmin, TheOnlyAdapterAnswersRequestsThatNameNoModelAndTheBaseItsOwnName) {
+  Served s;
+  s.engine.load_adapter("skill", "dir");
+  ServiceSpec spec = s.service();
+  spec.usual = "skill", spec.aliases = {"/models/tiny"};
+  const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, spec, s.workers);
+  const auto asked = [&](const Json& more) {
+    Json body = question();
+    body.erase("model"), body.update(more);
+    const Json answer = post(*api, "/v1/chat/completions", body);
+    return std::pair(s.engine.seen().back().adapter, answer["model"].get<std::string>());
+  };
+  using Pair = std::pair<std::string, std::string>;
+  EXPECT_EQ(asked(Json::object()), Pair("skill", "skill"));
+  EXPECT_EQ(asked({{"model", "tiny"}}), Pair("", "tiny"));
+  EXPECT_EQ(asked({{"model", "/models/tiny"}}).first, "") << "the folder of the base is the base";
+  s.engine.unload_adapter("skill");
+  EXPECT_EQ(asked(Json::object()), Pair("", "tiny")) << "when it is gone";
+}
+
+TEST(ServeAdmin, ModelsTellHowTheySampleWhenNobodySaysIt) {
+  Served s;
+  ServiceSpec spec = s.service();
+  spec.checkpoint.do_sample = true, spec.checkpoint.temperature = 0.6, spec.flags.top_p = 0.9;
+  const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, spec, s.workers);
+  const Json usual = Json::parse(ask(*api, "GET", "/v1/models").body)["data"][0]["sampling"];
+  EXPECT_EQ(usual["temperature"], 0.6);
+  EXPECT_EQ(usual["top_p"], 0.9);
+}
+
 TEST(ServeApi, Sleep) {
   Served s;
   const auto open = s.api();

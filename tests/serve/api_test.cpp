@@ -181,7 +181,9 @@ TEST(ServeApi, WhatTheTemplateCannotSayIsRefused) {
                 {.chat_template = "{% for m in messages %}{{ m.content }}{{ reasoning_effort }}{% endfor %}"});
   EXPECT_EQ(prompt({{"reasoning_effort", "high"}}), "hihigh");
   const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"tools", tools}}), 400)["error"]["param"], "tools");
+  const Json refused = post(*api, "/v1/chat/completions", question({{"tools", tools}}), 400)["error"];
+  EXPECT_EQ(refused["param"], "tools");
+  EXPECT_NE(refused["message"].get<std::string>().find("--agent_template hermes"), std::string::npos) << "what helps";
   EXPECT_EQ(prompt({{"tools", tools}, {"tool_choice", "none"}}), "hi");
   s.chat = Chat(std::filesystem::temp_directory_path(), s.tokenizer,
                 {.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"});

@@ -53,6 +53,7 @@ TEST(Board, ListsRunsAndGivesTheirLines) {
     }
     EXPECT_EQ(run["name"], "a/v0-1");
     EXPECT_FALSE(run["ended"]);
+    EXPECT_GE(run["age"], 0) << "seconds since its last line";
     EXPECT_EQ(run["loss"], 2.5);
     EXPECT_EQ(run["model"], "/m/qwen");
   }

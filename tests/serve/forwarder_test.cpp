@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/program.h"
 #include "cli/deploy_upstream.h"
 #include "serve/child_server.h"
 #include "serve/http_server.h"
@@ -156,7 +157,7 @@ TEST(Forwarder, TheCommandLine) {
   o.vllm_tensor_parallel_size = 2;
   o.temperature = 0.5;
   o.max_new_tokens = 9;
-  o.adapters = {"a=/x"};
+  o.served = {{.name = "a", .folder = "/x"}};
   o.vllm_engine_kwargs = {{"max_loras", 4}, {"enforce_eager", true}, {"off", false}};
   EXPECT_EQ(upstream_command(o, "vllm", 5), (std::vector<std::string>{"vllm",
                                                                       "serve",

@@ -24,7 +24,7 @@ TEST(Algorithms, AreCommandsOrChosenByOneWithTheirOwnOptions) {
     ASSERT_NE(command, nullptr) << name;
     const std::string choice = info.command == "rlhf" ? "--rlhf_type" : "--task_type";
     const auto words = alone ? std::vector<std::string>() : std::vector<std::string>{choice, name};
-    const std::string help = command_help(*command, "apus", 100, words, /*all=*/true);
+    const std::string help = command_help(*command, "apus", 100, words, "all");
     // A task of sft is one of --task_type's values there; the others have a summary.
     const std::string shown = info.command == "sft" ? name : info.summary.substr(0, 20);
     EXPECT_NE(help.find(shown), std::string::npos) << help;

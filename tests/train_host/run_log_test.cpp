@@ -114,6 +114,20 @@ TEST(RunLog, WritesLinesEventsAndPlots) {
   EXPECT_FALSE(fs::exists(log.images_dir() / "train_global_step_max_steps.svg"));
 }
 
+TEST(RunLog, EndsWithTheCurveThatTells) {
+  const auto end = [](const char* key) {
+    const test::Folder folder;
+    RunLog log({.dir = folder.path});
+    for (int step = 1; step <= 5; ++step) log.log(step, {{"loss", 3.0 / step}, {key, 0.1 * step}});
+    testing::internal::CaptureStderr();
+    log.finish({{"global_step", 5}});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(end("grad_norm").find("train/loss by step"), std::string::npos);
+  EXPECT_NE(end("reward").find("train/reward by step"), std::string::npos) << "a loss of rewards says nothing";
+  EXPECT_EQ(end("reward").find("train/loss"), std::string::npos);
+}
+
 // The records of a log in blocks, put together again; their sums are held against zlib's.
 std::vector<std::string> records_of(const std::string& all, const std::string& first) {
   EXPECT_EQ(all.substr(0, first.size()), first);

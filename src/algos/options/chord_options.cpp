@@ -17,9 +17,14 @@ void ChordOptions::fields(OptionTable& v) {
     "rows that are shown beside each micro-batch of an update")
       .at_least(1)
       .noted();
-  v("chord_mu_peak", chord_mu_peak, "mu behind the warm-up").at_least(0).at_most(1).noted();
-  v("chord_mu_valley", chord_mu_valley, "mu in the end").at_least(0).at_most(1).noted();
-  v("chord_mu_warmup_steps", chord_mu_warmup_steps, "updates in which mu rises from 0 to its peak").at_least(0).noted();
+  v("chord_mu_peak", chord_mu_peak, "CHORD: mu, the share of the shown answers in the loss, behind the warm-up")
+      .at_least(0)
+      .at_most(1)
+      .noted();
+  v("chord_mu_valley", chord_mu_valley, "CHORD: mu in the end").at_least(0).at_most(1).noted();
+  v("chord_mu_warmup_steps", chord_mu_warmup_steps, "CHORD: updates in which mu rises from 0 to its peak")
+      .at_least(0)
+      .noted();
   v("chord_mu_decay_steps", chord_mu_decay_steps, "updates in which it falls from there to its valley")
       .at_least(0)
       .noted();

@@ -10,7 +10,10 @@ void CpoOptions::fields(OptionTable& v) {
   v.group("Loss");
   share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how much a difference of log-probabilities counts");
-  v("loss_type", loss_type, "docs/alignment.md tells what each is").choices({"sigmoid", "hinge", "ipo"}).noted();
+  v("loss_type", loss_type, "docs/alignment.md tells what each is")
+      .common()
+      .choices({"sigmoid", "hinge", "ipo"})
+      .noted();
   label_smoothing_field(v, label_smoothing);
   cpo_alpha_field(v, cpo_alpha);
   no_reference_fields(v);

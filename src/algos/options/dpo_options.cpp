@@ -13,12 +13,14 @@ void DpoOptions::fields(OptionTable& v) {
   share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how strongly the policy is held to the reference");
   v("loss_type", loss_type, "one, or several that are added: docs/alignment.md tells what each is")
+      .common()
       .choices({"sigmoid", "hinge", "ipo", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "aot",
                 "aot_unpaired", "aot_pair", "apo_zero", "apo_down", "discopop", "sft"})
       .noted();
   v("loss_weights", loss_weights, "a factor for each --loss_type").shown_default("all 1").noted();
   label_smoothing_field(v, label_smoothing);
   v("rpo_alpha", rpo_alpha, "add this times the negative log-likelihood of a token of the chosen answers")
+      .common()
       .at_least(0)
       .noted();
   v("ld_alpha", ld_alpha,
@@ -30,8 +32,8 @@ void DpoOptions::fields(OptionTable& v) {
   v("f_divergence_type", f_divergence_type, "what is measured between policy and reference")
       .choices({"reverse_kl", "js_divergence", "alpha_divergence"})
       .noted();
-  v("f_alpha_divergence_coef", f_alpha_divergence_coef, "alpha_divergence: its alpha").above(0).noted();
-  v("reference_free", reference_free, "as if the reference found all answers equally likely").noted();
+  v("f_alpha_divergence_coef", f_alpha_divergence_coef, "alpha_divergence: the alpha in it").above(0).noted();
+  v("reference_free", reference_free, "act as if the reference found all answers equally likely").noted();
 }
 
 bool DpoOptions::uses_reference() const {

@@ -21,9 +21,11 @@ void EmbeddingOptions::fields(OptionTable& v) {
   v("loss_type", loss_type,
     "infonce: find the query's document among all of the batch; cosine_similarity: a pair's cosine is its label; "
     "contrastive, online_contrastive: pairs with label 1 near, with label 0 apart")
+      .common()
       .choices({"infonce", "cosine_similarity", "contrastive", "online_contrastive"})
       .noted();
   v("pooling", pooling, "a text's vector: the hidden state of its last token, or the mean of all")
+      .common()
       .choices({"last", "mean"})
       .must_match()
       .restored("model");
@@ -42,9 +44,14 @@ void EmbeddingOptions::fields(OptionTable& v) {
     "leave out candidates that are liker than the right one by --infonce_fake_neg_margin "
     "(INFONCE_MASK_FAKE_NEGATIVE)")
       .noted();
-  v("infonce_fake_neg_margin", infonce.fake_neg_margin, "see there (INFONCE_FAKE_NEG_MARGIN)").at_least(0).noted();
+  v("infonce_fake_neg_margin", infonce.fake_neg_margin,
+    "infonce_mask_fake_negative: how much more similar than the right one a document must be to count as such "
+    "(INFONCE_FAKE_NEG_MARGIN)")
+      .at_least(0)
+      .noted();
   v("infonce_include_qq", infonce.include_qq, "the other queries are candidates too (INFONCE_INCLUDE_QQ)").noted();
-  v("infonce_include_dd", infonce.include_dd, "and all documents, compared with the right one (INFONCE_INCLUDE_DD)")
+  v("infonce_include_dd", infonce.include_dd,
+    "infonce: compare all documents with the right one, too (INFONCE_INCLUDE_DD)")
       .noted();
 }
 

@@ -9,6 +9,7 @@ namespace apus {
 void GkdOptions::fields(OptionTable& v) {
   v.group("Teacher");
   v("teacher_model", teacher_model, "the model that is learnt from: a folder, or a hub's id")
+      .common()
       .shown_default("the model itself as it is at the start, for rows with a teacher_prompt")
       .noted();
   v("teacher_adapters", teacher_adapters, "a LoRA adapter on the teacher").noted();
@@ -23,11 +24,15 @@ void GkdOptions::fields(OptionTable& v) {
   v.refuse({"teacher_tag_key"}, "one teacher teaches all rows");
   v.group("Loss");
   v("lmbda", lmbda, "share of the updates that learn from answers of the model itself instead of the rows'")
+      .common()
       .at_least(0)
       .at_most(1)
       .noted();
-  v("seq_kd", seq_kd, "the other updates learn from answers of the teacher instead of the rows'").noted();
+  v("seq_kd", seq_kd,
+    "updates that do not learn from answers of the model itself learn from the teacher's instead of the rows'")
+      .noted();
   v("beta", beta, "0: KL(teacher | model), 1: KL(model | teacher), between: Jensen-Shannon (docs/distillation.md)")
+      .common()
       .at_least(0)
       .at_most(1)
       .noted();
@@ -38,7 +43,7 @@ void GkdOptions::fields(OptionTable& v) {
   v("sft_alpha", sft_alpha, "add this times the cross-entropy of the rows' own answers").at_least(0).noted();
   v.refuse({"loss_type"}, "--beta says which divergence it is");
   v.group("Rollout");
-  v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
+  v("max_completion_length", max_completion_length, "longest answer in tokens").common().at_least(1).noted();
   v("log_completions", log_completions, "write all answers that were rolled out to completions.jsonl");
   PluginOptions::fields(v);
   EnvironmentOptions::fields(v);

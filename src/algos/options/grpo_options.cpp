@@ -14,24 +14,27 @@ namespace apus {
 
 void GrpoOptions::fields(OptionTable& v) {
   v.group("Rollout");
-  v("num_generations", num_generations, "answers to each question, which are compared with one another").noted();
-  v("num_generations_eval", num_generations_eval, "the same in evaluations")
+  v("num_generations", num_generations, "answers to each question, which are compared with one another")
+      .common()
+      .noted();
+  v("num_generations_eval", num_generations_eval, "answers to each question in evaluations")
       .at_least(1)
       .shown_default("num_generations");
-  v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
+  v("max_completion_length", max_completion_length, "longest answer in tokens").common().at_least(1).noted();
   v("steps_per_generation", steps_per_generation, "micro-batches that a round of answers gives")
+      .common()
       .at_least(1)
       .shown_default("gradient_accumulation_steps");
   v("generation_batch_size", generation_batch_size, "answers of a round over all processes, instead of the former")
       .at_least(1);
-  v("num_iterations", num_iterations, "times that a round of answers is learnt from").at_least(1).noted();
+  v("num_iterations", num_iterations, "times that a round of answers is learnt from").common().at_least(1).noted();
   v("dynamic_sample", dynamic_sample, "leave out questions whose answers are all worth the same, and ask others")
       .noted();
   v("max_resample_times", max_resample_times,
-    "... so many times; what is missing then is filled with what was left out")
+    "--dynamic_sample: how often others are asked; what is missing then is filled with what was left out")
       .at_least(1);
   v("overlong_filter", overlong_filter, "learn nothing from answers that were cut at max_completion_length").noted();
-  v("log_completions", log_completions, "write all answers with their rewards to completions.jsonl");
+  v("log_completions", log_completions, "write all answers with their rewards to completions.jsonl").common();
   v("replay_rollouts", replay_rollouts,
     "learn from the answers of a file instead: rows {\"group\", \"prompt_ids\", \"completion_ids\", \"reward\", "
     "\"logprobs\"}, one update for each pass over them");
@@ -69,10 +72,12 @@ void GrpoOptions::loss_fields(OptionTable& v) {
       .choices({"grpo", "rloo", "reinforce_plus_plus", "remax", "opo", "grpo_passk"})
       .noted();
   v("scale_rewards", scale_rewards, "by what deviation advantages are divided; gdpo: that of each reward function")
+      .common()
       .choices({"group", "batch", "none", "gdpo"})
       .shown_default("group; rloo, remax, opo: none; reinforce_plus_plus: batch")
       .noted();
   v("loss_type", loss_type, "the loss, and what it is divided by (docs/grpo.md)")
+      .common()
       .choices({"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "fipo", "real", "gmpo", "dppo_tv", "dppo_kl", "dro",
                 "luspo", "vespo", "clip_cov", "kl_cov"})
       .noted();
@@ -88,7 +93,7 @@ void GrpoOptions::loss_fields(OptionTable& v) {
       .noted();
   v("delta", delta, "no ratio counts for more, also of bad answers (dual clip)").above(1).noted();
   v("tau_pos", tau_pos, "sapo: how fast the gate closes for good answers").above(0).noted();
-  v("tau_neg", tau_neg, "sapo: ... for bad ones").above(0).noted();
+  v("tau_neg", tau_neg, "sapo: how fast the gate closes for bad answers").above(0).noted();
   v("real_tau", real_tau, "real: temperature of the scores").above(0).noted();
   v("fipo_decay_rate", fipo_decay_rate, "fipo: tokens after which what comes later counts half").above(0).noted();
   v("fipo_clip_range", fipo_clip_range, "fipo: how far the weight may be from 1").at_least(0).at_most(1).noted();
@@ -103,24 +108,28 @@ void GrpoOptions::loss_fields(OptionTable& v) {
   v("vespo_lambda_neg", vespo_lambda_neg, "vespo: lambda of bad answers").above(0).noted();
   v("cov_ratio", cov_ratio, "clip_cov, kl_cov: share of the update's tokens").above(0).at_most(1).noted();
   v("clip_cov_low", clip_cov_low, "clip_cov: tokens of less covariance are not dropped").noted();
-  v("clip_cov_high", clip_cov_high, "clip_cov: ... nor those of more").noted();
-  v("kl_cov_coef", kl_cov_coef, "kl_cov: how strongly they are held").at_least(0).noted();
+  v("clip_cov_high", clip_cov_high, "clip_cov: tokens of more covariance are not dropped").noted();
+  v("kl_cov_coef", kl_cov_coef, "kl_cov: how strongly the chosen tokens are held to the old policy")
+      .at_least(0)
+      .noted();
   v("teacher_model", teacher_model,
     "a model that knows the policy's tokens: what a token is likelier to it than to the policy is added to the token's "
     "advantage (on-policy distillation)")
       .noted();
-  v("teacher_adapters", teacher_adapters, "a LoRA adapter on it").noted();
-  v("teacher_kl_coef", teacher_kl_coef, "... times this").at_least(0).noted();
+  v("teacher_adapters", teacher_adapters, "a LoRA adapter on --teacher_model").noted();
+  v("teacher_kl_coef", teacher_kl_coef, "a factor for what the teacher adds to a token's advantage")
+      .at_least(0)
+      .noted();
   v.no_effect({"teacher_model_type", "teacher_deepspeed"}, "a checkpoint's config.json says what it is");
   v.no_effect({"offload_teacher_model"},
               "a teacher is never changed: on a processor its weights stay in the mapped file");
   v.refuse({"teacher_model_server", "teacher_tag_key", "teacher_model_revision"},
            "the teacher runs in this process: --teacher_model DIR");
-  v("beta", beta, "weight of the divergence from the reference; 0: there is none").at_least(0).noted();
+  v("beta", beta, "weight of the divergence from the reference; 0: there is none").common().at_least(0).noted();
   v("kl_in_reward", kl_in_reward, "take the divergence off the reward instead of adding it to the loss")
       .shown_default("false; rloo and reinforce_plus_plus: true")
       .noted();
-  v("kl_estimator", kl_estimator, "how it is estimated: k1, k2 or k3")
+  v("kl_estimator", kl_estimator, "how the divergence from the reference is estimated: k1, k2 or k3")
       .choices({"k1", "k2", "k3"})
       .shown_default("k3; in the reward k1")
       .noted();
@@ -139,8 +148,12 @@ void GrpoOptions::loss_fields(OptionTable& v) {
     "the bounds is left out")
       .choices({"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"})
       .noted();
-  v("rollout_importance_sampling_threshold", rollout_importance_sampling_threshold, "the upper bound").above(0).noted();
-  v("rollout_importance_sampling_low", rollout_importance_sampling_low, "the masks' lower bound (IcePop)")
+  v("rollout_importance_sampling_threshold", rollout_importance_sampling_threshold,
+    "rollout_importance_sampling_mode: the upper bound")
+      .above(0)
+      .noted();
+  v("rollout_importance_sampling_low", rollout_importance_sampling_low,
+    "rollout_importance_sampling_mode: the masks' lower bound (IcePop)")
       .at_least(0)
       .noted();
   v("rollout_importance_sampling_product", rollout_importance_sampling_product,

@@ -9,9 +9,12 @@ namespace apus {
 void KtoOptions::fields(OptionTable& v) {
   v.group("Loss");
   beta_field(v, beta, "how strongly the policy is held to the reference");
-  v("desirable_weight", desirable_weight, "a factor for rows whose label is true").at_least(0).noted();
-  v("undesirable_weight", undesirable_weight, "a factor for rows whose label is false").at_least(0).noted();
-  v("loss_type", loss_type, "docs/alignment.md tells what each is").choices({"kto", "apo_zero_unpaired"}).noted();
+  v("desirable_weight", desirable_weight, "a factor for rows whose label is true").common().at_least(0).noted();
+  v("undesirable_weight", undesirable_weight, "a factor for rows whose label is false").common().at_least(0).noted();
+  v("loss_type", loss_type, "docs/alignment.md tells what each is")
+      .common()
+      .choices({"kto", "apo_zero_unpaired"})
+      .noted();
 }
 
 namespace {

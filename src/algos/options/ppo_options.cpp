@@ -12,21 +12,23 @@ void PpoOptions::fields(OptionTable& v) {
   v("value_model", value_model,
     "the critic as it begins: a model with a head of one score, or any model, whose head "
     "then begins anew")
+      .common()
       .shown_default("--reward_model; else --model")
       .noted();
-  v("critic_learning_rate", critic_learning_rate, "its learning rate")
+  v("critic_learning_rate", critic_learning_rate, "the critic's learning rate")
       .above(0)
       .shown_default("--learning_rate")
       .noted();
   v("critic_warmup_rounds", critic_warmup_rounds, "rounds in which it learns alone and the policy stays as it is")
       .at_least(0)
       .noted();
-  v("vf_coef", vf_coef, "weight of its loss").above(0).noted();
+  v("vf_coef", vf_coef, "weight of the critic's loss").above(0).noted();
   v("cliprange_value", cliprange_value, "how far a value may move from what it was before the round's updates")
       .above(0)
       .noted();
   v.group("Rollout");
   v("max_completion_length", max_completion_length, "longest answer in tokens")
+      .common()
       .at_least(1)
       .alias("response_length", "TRL's name")
       .noted();
@@ -43,6 +45,7 @@ void PpoOptions::fields(OptionTable& v) {
   v.no_effect({"num_sample_generations"}, "--log_completions true writes the answers of every round");
   v.group("Loss");
   v("num_ppo_epochs", num_ppo_epochs, "times that a round of answers is learnt from")
+      .common()
       .at_least(1)
       .shown_default("4; of --replay_rollouts 1")
       .noted();
@@ -55,14 +58,17 @@ void PpoOptions::fields(OptionTable& v) {
   v("whiten_rewards", whiten_rewards, "scale the rewards of a round to variance 1").noted();
   v("missing_eos_penalty", missing_eos_penalty, "taken off the reward of an answer that was cut").at_least(0).noted();
   v("kl_coef", kl_coef, "what the divergence from the reference takes off the reward of each token; 0: there is none")
+      .common()
       .at_least(0)
       .noted();
-  v("kl_estimator", kl_estimator, "how it is estimated").choices({"k1", "k2", "k3"}).noted();
+  v("kl_estimator", kl_estimator, "how the divergence from the reference is estimated")
+      .choices({"k1", "k2", "k3"})
+      .noted();
   v("kl_target", kl_target, "move kl_coef so that an answer's divergence comes near this")
       .above(0)
       .shown_default("kl_coef stays")
       .noted();
-  v("kl_horizon", kl_horizon, "... in so many answers").above(0).noted();
+  v("kl_horizon", kl_horizon, "--kl_target: answers in which the coefficient adapts").above(0).noted();
   v("entropy_coef", entropy_coef, "weight of a bonus for uncertainty").at_least(0).noted();
   RewardOptions::fields(v);
   PluginOptions::fields(v);

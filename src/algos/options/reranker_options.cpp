@@ -18,6 +18,7 @@ void RerankerOptions::fields(OptionTable& v) {
     "pointwise_reranker: does a document answer the query, yes or no; listwise_reranker: which document of a list "
     "does. "
     "(The other names are old ones for the same)")
+      .common()
       .choices({"pointwise_reranker", "listwise_reranker", "reranker", "generative_reranker",
                 "listwise_generative_reranker"})
       .noted();
@@ -28,10 +29,11 @@ void RerankerOptions::fields(OptionTable& v) {
       .at_least(2)
       .noted();
   v("max_positive_samples", most_positives,
-    "of each row: so many documents that answer the query, each with a list of its own (MAX_POSITIVE_SAMPLES)")
+    "documents of a row that answer the query, each with a list of its own (MAX_POSITIVE_SAMPLES)")
       .at_least(1)
       .must_match();
-  v("max_negative_samples", most_negatives, "and so many in each list that do not (MAX_NEGATIVE_SAMPLES)")
+  v("max_negative_samples", most_negatives,
+    "documents that do not answer the query, in each list of a row (MAX_NEGATIVE_SAMPLES)")
       .at_least(1)
       .must_match();
 }

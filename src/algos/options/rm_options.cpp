@@ -11,6 +11,7 @@ void RmOptions::fields(OptionTable& v) {
   share_prefix_field(v, share_prefix);
   v("center_rewards_coefficient", center_rewards_coefficient,
     "add this times the square of the sum of a pair's rewards, which keeps them around 0; 0.01 is usual")
+      .common()
       .at_least(0)
       .noted();
   v.refuse({"loss_type"}, "reward models have one loss");

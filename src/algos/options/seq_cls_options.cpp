@@ -8,6 +8,7 @@ namespace apus {
 void SeqClsOptions::fields(OptionTable& v) {
   v.group("Labels");
   v("num_labels", num_labels, "how many labels there are, or numbers")
+      .common()
       .at_least(1)
       .at_most(1e6)
       .shown_default("of a checkpoint that is a classifier: as it has")
@@ -15,6 +16,7 @@ void SeqClsOptions::fields(OptionTable& v) {
       .restored("model");
   v("problem_type", problem_type,
     "what the column `label` holds: the number of one label, a list of all that hold, or numbers to come near to")
+      .common()
       .choices({"single_label_classification", "multi_label_classification", "regression"})
       .shown_default("regression with one label, else single_label_classification")
       .must_match()

@@ -14,15 +14,19 @@ void SftOptions::fields(OptionTable& v) {
       .noted();
   v("enable_dft_loss", enable_dft_loss, "weigh each token by its own probability").noted();
   v("enable_asft_loss", enable_asft_loss,
-    "the same, and hold the model to a reference: add asft_alpha times KL(reference | model)")
+    "weigh each token by its own probability, and hold the model to a reference: add asft_alpha times KL(reference | "
+    "model)")
       .noted();
-  v("asft_alpha", asft_alpha, "... how strongly").at_least(0).noted();
+  v("asft_alpha", asft_alpha, "--enable_asft_loss: how strongly the model is held to the reference")
+      .at_least(0)
+      .noted();
   v("enable_eaft_loss", enable_eaft_loss,
     "weigh each token by how uncertain the model is of it: its entropy over the 20 likeliest tokens, by 3")
       .noted();
-  v("eaft_alpha", eaft_alpha, "... the power of that weight").above(0).noted();
+  v("eaft_alpha", eaft_alpha, "--enable_eaft_loss: the power of the entropy's weight").above(0).noted();
   v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
-  v("acc_strategy", acc_strategy, "accuracy of tokens, or of whole sequences").choices({"token", "seq"});
+  v("acc_strategy", acc_strategy, "token_acc counts right tokens, or whole sequences that are right")
+      .choices({"token", "seq"});
   v.refuse({"loss_type"}, "this command trains by cross-entropy; apus rlhf has other losses");
 }
 

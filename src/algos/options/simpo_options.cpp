@@ -10,10 +10,10 @@ void SimpoOptions::fields(OptionTable& v) {
   v.group("Loss");
   share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how much a difference of the mean log-probabilities of a token counts");
-  v("simpo_gamma", simpo_gamma, "the margin by which the chosen answer should lead, after --beta").noted();
+  v("simpo_gamma", simpo_gamma, "the margin by which the chosen answer should lead, after --beta").common().noted();
   cpo_alpha_field(v, cpo_alpha);
   label_smoothing_field(v, label_smoothing);
-  v("loss_type", loss_type, "there is one").choices({"simpo"});
+  v("loss_type", loss_type, "the loss; SimPO has one").choices({"simpo"});
   no_reference_fields(v);
 }
 

@@ -59,11 +59,13 @@ std::string length_line(const LengthReport& r) {
              ", max=", r.longest, ", size=", r.rows);
 }
 
-std::string report_text(const LengthReport& r, int width) {
+std::string report_text(const LengthReport& r, bool questions, int width) {
   std::string out = length_line(r);
   if (r.rows == 0) return out;
   const double share = 100.0 * static_cast<double>(r.trained) / static_cast<double>(r.tokens);
-  out += str("\n", r.tokens, " tokens, ", r.trained, " of them learnt (", rounded(share), " %)",
+  out += str("\n", r.tokens,
+             questions ? std::string(" tokens of questions")
+                       : str(" tokens, ", r.trained, " of them learnt (", rounded(share), " %)"),
              r.rejected ? str(", ", r.rejected, r.rejected == 1 ? " row left out" : " rows left out") : std::string());
   const int64_t most = *std::max_element(r.counts.begin(), r.counts.end());
   const int room = std::max(10, width - 32);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/results/row_book.h"
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,10 @@
 #include "base/log.h"
 
 namespace apus {
+
+namespace {
+constexpr size_t kJudgedAtOnce = 512;
+}
 
 RowBook::RowBook(Spec spec)
     : spec_(std::move(spec)),
@@ -63,7 +68,20 @@ std::optional<Question> RowBook::next() {
   }
 }
 
+// Some hundreds at a time, so that a program is started seldom and answers need not wait in memory till the end.
+void RowBook::judge() {
+  if (waiting_.empty()) return;
+  for (const double worth : spec_.judge(waiting_))
+    if (!std::isnan(worth)) worth_ += worth, ++judged_;
+  waiting_.clear();
+}
+
 void RowBook::compare(const Question& question, const std::string& response) {
+  if (spec_.judge && spec_.processes == 1) {  // of several who joins their answers judges all
+    waiting_.push_back({question.row, response});
+    if (Json& row = waiting_.back().row; question.label && !row.contains("solution")) row["solution"] = *question.label;
+    if (waiting_.size() >= kJudgedAtOnce) judge();
+  }
   if (!question.label) return;
   ++labelled_;
   equal_ += *question.label == response;
@@ -76,7 +94,9 @@ void RowBook::answer(int64_t row, const Question& question, Reply reply) {
   ++answered_;
   prompt_tokens_ += reply.prompt_tokens;
   new_tokens_ += reply.new_tokens;
-  compare(question, reply.response.is_string() ? reply.response.get<std::string>() : json_text(reply.response));
+  const std::string text = reply.response.is_string() ? reply.response.get<std::string>() : json_text(reply.response);
+  compare(question, text);
+  if (spec_.on_answer) spec_.on_answer(question.row, text);
 }
 
 void RowBook::refuse(int64_t row, const Origin& origin, const std::string& why) {
@@ -109,6 +129,12 @@ void RowBook::report(double seconds) {
                            {"tokens/s", rate(new_tokens_)}};
   std::fprintf(out, "%s\n", json_text(statistics).c_str());
   if (!spec_.metric) return;
+  if (spec_.judge) {
+    judge();
+    if (judged_ == 0) return log_warning("--metric ", *spec_.metric, " has no opinion of any answer");
+    std::fprintf(out, "%s\n", json_text({{"reward", worth_ / static_cast<double>(judged_)}}).c_str());
+    return;
+  }
   if (labelled_ == 0)
     return log_warning("no row brings an answer to compare with: --metric ", *spec_.metric, " has nothing to say");
   Json metric = Json::object();

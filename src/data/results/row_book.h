@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,13 @@ namespace apus {
 
 class RowBook {
  public:
+  // An answer, and the row that asked for it.
+  struct Judged {
+    Json row;
+    std::string answer;
+  };
+  // What each is worth; nan: no opinion.
+  using Judge = std::function<std::vector<double>(const std::vector<Judged>&)>;
   struct Spec {
     std::vector<QuestionSet> rows;
     std::optional<int64_t> sample;  // only the first n rows
@@ -25,6 +33,8 @@ class RowBook {
     int64_t write_every = 1000;
     std::string path;                   // of the answers; "-" is standard output
     std::optional<std::string> metric;  // "acc" or "rouge": answers are compared with the rows' own
+    Judge judge;                        // of any other metric
+    std::function<void(const Json& row, const std::string& answer)> on_answer;  // told of each as it comes
     // Which of how many processes this is that answer rows of the same file: every so manieth is its own.
     int process = 0, processes = 1;
     Json made_by = {};  // as of ResultFile
@@ -64,6 +74,7 @@ class RowBook {
 
  private:
   void compare(const Question& question, const std::string& response);
+  void judge();
   void report(double seconds);
   void take_earlier();
   bool own(int64_t row) const { return row % spec_.processes == spec_.process; }
@@ -76,6 +87,9 @@ class RowBook {
   int64_t total_ = 0, earlier_ = 0, handled_ = 0, answered_ = 0, failed_ = 0, prompt_tokens_ = 0, new_tokens_ = 0,
           equal_ = 0, labelled_ = 0;
   TextMetrics metrics_;
+  std::vector<Judged> waiting_;  // for the judge
+  double worth_ = 0;             // of `judged_` answers together
+  int64_t judged_ = 0;
 };
 
 }  // namespace apus

@@ -65,7 +65,8 @@ void DraftOptions::fields(OptionTable& v) {
       .at_least(1)
       .shown_default("8");
   v("speculative_config", speculative_config,
-    "the same as JSON: {\"method\": \"ngram\", \"num_speculative_tokens\": 4, \"prompt_lookup_max\": 3} or {\"model\": "
+    "how answers are guessed ahead, as JSON: {\"method\": \"ngram\", \"num_speculative_tokens\": 4, "
+    "\"prompt_lookup_max\": 3} or {\"model\": "
     "DIR, \"num_speculative_tokens\": 4}")
       .alias("vllm_speculative_config");
 }

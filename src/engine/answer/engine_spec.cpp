@@ -6,10 +6,11 @@
 namespace apus {
 
 void EngineSpec::fields(OptionTable& v) {
-  v("max_num_seqs", max_sequences, "most sequences in flight").at_least(1).alias("vllm_max_num_seqs");
+  v("max_num_seqs", max_sequences, "most sequences in flight").common().at_least(1).alias("vllm_max_num_seqs");
   v("max_batched_tokens", max_step_tokens, "most tokens of one forward, prompts in chunks and answers together")
       .at_least(1);
   v("memory_utilization", memory_fraction, "share of the device's memory for weights and cache")
+      .common()
       .above(0)
       .at_most(1)
       .alias("gpu_memory_utilization")

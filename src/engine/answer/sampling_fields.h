@@ -103,7 +103,7 @@ void each_sampling_field(const Visit& visit) {
                .value = &Sampling::frequency_penalty,
                .least = -2,
                .most = 2,
-               .help = "the same, times how often",
+               .help = "taken off the logit of a token for each time that it was generated before",
                .of_checkpoints = false});
   visit(Whole{.name = "no_repeat_ngram_size",
               .wish = &Wishes::no_repeat_ngram_size,

@@ -8,15 +8,18 @@
 namespace apus {
 
 void LoopOptions::fields(OptionTable& v) {
-  v("num_train_epochs", num_train_epochs, "passes over the data").above(0);
-  v("max_steps", max_steps, "updates; above 0 it wins over epochs").at_least(-1);
+  v("num_train_epochs", num_train_epochs, "passes over the data").common().above(0);
+  v("max_steps", max_steps, "updates of the run; above 0 it wins over --num_train_epochs").common().at_least(-1);
   v("max_epochs", max_epochs, "ends the run after so many passes; a stream without --max_steps is counted first")
       .above(0);
-  v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch")
+  v("per_device_train_batch_size", per_device_train_batch_size,
+    "rows of a micro-batch (packs, with --packing), on each device")
+      .common()
       .at_least(1)
       .alias("batch_size", "its old name")
       .must_match();
-  v("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of an update")
+  v("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches whose gradients are added for an update")
+      .common()
       .at_least(1)
       .shown_default("so that an update sees 16 rows");
   v("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0: not at all").at_least(0);
@@ -24,8 +27,9 @@ void LoopOptions::fields(OptionTable& v) {
     "update each weight in the backward pass as soon as its gradient is complete: gradients never exist all together. "
     "One process, --gradient_accumulation_steps 1, and --max_grad_norm 0 or --clip_in_backward");
   v("clip_in_backward", clip_in_backward,
-    "with it, how gradients are scaled to --max_grad_norm. second_pass: a backward pass before it measures the norm, "
-    "which takes about twice the time. last_norm: by the norm of the step before, which costs nothing")
+    "--update_in_backward: how gradients are scaled to --max_grad_norm. second_pass: a backward pass before it "
+    "measures the norm, which takes about twice the time. last_norm: by the norm of the step before, which costs "
+    "nothing")
       .choices({"second_pass", "last_norm"})
       .shown_default("not at all")
       .noted();
@@ -37,33 +41,41 @@ void LoopOptions::fields(OptionTable& v) {
 }
 
 void LoopOptions::saving_fields(OptionTable& v) {
-  v("save_strategy", save_strategy, "when to save").choices({"no", "steps", "epoch"});
-  v("save_steps", save_steps, "updates between; below 1: a share of the run").above(0);
-  v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does; -1: all").at_least(-1);
-  v("save_only_model", save_only_model, "without the optimizer's state: smaller, cannot be resumed");
+  v("save_strategy", save_strategy, "when to save: never, every --save_steps, or after each epoch")
+      .choices({"no", "steps", "epoch"});
+  v("save_steps", save_steps, "updates between checkpoints; below 1: a share of the run").common().above(0);
+  v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does; -1: all")
+      .common()
+      .at_least(-1);
+  v("save_only_model", save_only_model,
+    "leave the optimizer's state out of checkpoints: they are smaller, and no run goes on from them");
   v("save_fallback_dir", save_fallback_dir,
     "where the last checkpoint goes when the run's folder takes none, as on a full disk");
   v("save_retry_seconds", save_retry_seconds, "for so long the last checkpoint is tried again then; 0: not at all")
       .at_least(0)
       .at_most(1e6);
-  v("create_checkpoint_symlink", create_checkpoint_symlink, "links best and last in the run's folder");
-  v("eval_strategy", eval_strategy, "when to evaluate")
+  v("create_checkpoint_symlink", create_checkpoint_symlink, "make the links best and last in the run's folder");
+  v("eval_strategy", eval_strategy, "when to evaluate: never, every --eval_steps, or after each epoch")
       .choices({"no", "steps", "epoch"})
       .shown_default("as saving, when there are rows for it");
-  v("eval_steps", eval_steps, "updates between; below 1: a share of the run").above(0).shown_default("--save_steps");
+  v("eval_steps", eval_steps, "updates between evaluations; below 1: a share of the run")
+      .common()
+      .above(0)
+      .shown_default("--save_steps");
   v("eval_on_start", eval_on_start, "evaluate before the first update");
-  v("metric_for_best_model", metric_for_best_model, "the value that decides")
+  v("metric_for_best_model", metric_for_best_model, "the value of an evaluation by which the best checkpoint is chosen")
       .shown_default("loss; with --predict_with_generate its --eval_metric");
-  v("greater_is_better", greater_is_better, "of that value").shown_default("by its name");
+  v("greater_is_better", greater_is_better, "whether a higher value of --metric_for_best_model is better")
+      .shown_default("by its name");
   v("predict_with_generate", predict_with_generate,
     "evaluation also answers the rows: rouge, bleu and share of equal answers; see --max_new_tokens, --temperature");
   v("eval_metric", eval_metric,
     "what --predict_with_generate judges by: nlg is rouge-l, acc the share of equal answers")
       .choices({"nlg", "acc"});
   v("early_stop_interval", early_stop_interval, "evaluations without a better value that end the run").at_least(1);
-  v("callbacks", callbacks, "early_stop, graceful_exit");
-  v("logging_steps", logging_steps, "updates between log lines").at_least(1);
-  v("logging_first_step", logging_first_step, "a line after the first update too");
+  v("callbacks", callbacks, "further ways to end a run: early_stop, graceful_exit");
+  v("logging_steps", logging_steps, "updates between log lines").common().at_least(1);
+  v("logging_first_step", logging_first_step, "write a log line after the first update too");
 }
 
 void LoopOptions::check() const {

@@ -11,6 +11,7 @@ namespace apus {
 void ReferenceOptions::fields(OptionTable& v) {
   v.group("Reference");
   v("ref_model", ref_model, "the model that the trained one is compared with: a folder, or a hub's id")
+      .common()
       .shown_default("LoRA: the model with its adapter off; else --model as it is at the start");
   v("ref_adapters", ref_adapters, "a LoRA adapter on the reference: the one that the run began from").must_match();
   v("precompute_ref_log_probs", precompute_ref_log_probs,

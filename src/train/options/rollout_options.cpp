@@ -24,8 +24,8 @@ void RolloutServerOptions::fields(OptionTable& v) {
       .shown_default("server when an address is given");
   v("vllm_server_base_url", vllm_server_base_url, "addresses of apus rollout servers: http://host:8000")
       .alias("rollout_url");
-  v("vllm_server_host", vllm_server_host, "... or their hosts");
-  v("vllm_server_port", vllm_server_port, "... and ports, one for each host").shown_default("8000");
+  v("vllm_server_host", vllm_server_host, "hosts of the servers that roll out, instead of --vllm_server_base_url");
+  v("vllm_server_port", vllm_server_port, "their ports, one for each --vllm_server_host").shown_default("8000");
   v("vllm_server_timeout", vllm_server_timeout, "seconds that a server may be away before it counts as lost")
       .at_least(1);
   v.no_effect({"vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_prefix_caching", "vllm_enable_lora",

@@ -59,7 +59,8 @@ bool offloads(const Json& zero, const char* key, const std::string& path) {
 void ShardingOptions::fields(OptionTable& v) {
   v("deepspeed", deepspeed,
     "several processes share out: zero1 the optimizer's state, zero2 gradients too, zero3 weights too; _offload keeps "
-    "that on the host; or a DeepSpeed JSON file");
+    "that on the host; or a DeepSpeed JSON file")
+      .common();
   v("fsdp", fsdp, "fsdp2, \"full_shard auto_wrap\": weights, gradients and state are shared out; or a JSON file");
   v.at("sequence_parallel_size")
       .honoured(&sequence_parallel_size,
@@ -79,10 +80,11 @@ void ShardingOptions::fields(OptionTable& v) {
       .at_most(kMostStages)
       .must_match();
   v("decoder_first_pipeline_num_layers", decoder_first_pipeline_num_layers,
-    "of these the first runs so many layers, instead of as many as the others")
+    "layers of the first pipeline stage, instead of as many as the others have")
       .at_least(1)
       .must_match();
-  v("decoder_last_pipeline_num_layers", decoder_last_pipeline_num_layers, "the same of the last, which has the head")
+  v("decoder_last_pipeline_num_layers", decoder_last_pipeline_num_layers,
+    "layers of the last pipeline stage, which has the head")
       .at_least(1)
       .must_match();
   v("pipeline_model_parallel_layout", pipeline_model_parallel_layout,
@@ -99,7 +101,8 @@ void ShardingOptions::fields(OptionTable& v) {
       .alias("accumulate_allreduce_grads_in_fp32")
       .shown_default("false; true where a DeepSpeed or FSDP file says so")
       .must_match();
-  v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
+  v("fsdp_config", fsdp_config,
+    "settings of --fsdp: {\"reshard_after_forward\": false} keeps weights for the backward pass");
 }
 
 // A type by the name that a file gives it: float32, fp32, torch.float32.

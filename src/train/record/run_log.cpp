@@ -178,9 +178,11 @@ void RunLog::finish(const Json& summary) {
     tracker->finish();
     if (!options_.quiet) log_info("to send this run: ", tracker->sync_command());
   }
-  const auto loss = series_.find("train/loss");
-  if (!options_.quiet && loss != series_.end() && loss->second.size() > 3)
-    log_info(plot_text("train/loss by step", loss->second));
+  // Where there are rewards, the loss says nothing.
+  const char* const tag = series_.count("train/reward") ? "train/reward" : "train/loss";
+  const auto shown = series_.find(tag);
+  if (!options_.quiet && shown != series_.end() && shown->second.size() > 3)
+    log_info(plot_text(str(tag, " by step"), shown->second));
 }
 
 void RunLog::plots() const {

@@ -47,6 +47,7 @@ export async function openBrowser(program) {
         if (await page.ask(expression).catch(() => false)) return;
       throw new Error(`${seconds} s passed, but never: ${expression}`);
     },
+    size: (width, height) => call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 500 }),
     async photograph(file) {
       writeFileSync(file, Buffer.from((await call("Page.captureScreenshot", { format: "png" })).data, "base64"));
     },

@@ -18,6 +18,19 @@ const checks = {
     await page.ask(`by("key").value = "secret"; by("key").dispatchEvent(new Event("change"))`);
     await page.until(`by("model").options.length > 0`);
     await page.ask(`by("fresh").click()`);
+    assert.equal(await page.ask(`by("temperature").placeholder`), "0", "what holds where nobody says it");
+  },
+
+  async "markdown is shown as what it means, and never as HTML"() {
+    const html = (text) => page.ask(`node("div", ...markdown(${JSON.stringify(text)})).innerHTML`);
+    assert.equal(await html("# A **b**\n\nsome `code` and *more*"), "<h1>A <b>b</b></h1><p>some <code>code</code> and <i>more</i></p>");
+    assert.equal(await html("- one\n- two"), "<ul><li>one</li><li>two</li></ul>");
+    assert.equal(await html("3. one"), '<ol start="3"><li>one</li></ol>');
+    assert.match(await html("```py\nx = 1\n```\nafter"), /^<pre><code>x = 1<\/code><button[^>]*>copy<\/button><\/pre><p>after<\/p>$/);
+    assert.match(await html("|a|b|\n|-|-|\n|1|2|"), /<table><tr><th>a<\/th><th>b<\/th><\/tr><tr><td>1<\/td><td>2<\/td><\/tr><\/table>/);
+    assert.equal(await html("<img src=x onerror=alert(1)>"), "<p>&lt;img src=x onerror=alert(1)&gt;</p>");
+    assert.equal(await html("2 * 3 * 4 and a_b_c"), "<p>2 * 3 * 4 and a_b_c</p>");
+    assert.match(await html("[a](javascript:alert(1)) [b](https://x.y)"), /\[a\]\(javascript.*<a href="https:\/\/x.y"/);
   },
 
   async "an answer comes in pieces, with its speed"() {
@@ -66,6 +79,22 @@ const checks = {
     await page.until(idle);
     assert.match((await turns()).at(-1)[2], /24 tokens/);
     await page.photograph(`${folder}/chat.png`);
+  },
+
+  async "an answer can be had again"() {
+    const before = (await turns()).length;
+    await page.ask(`document.querySelector(".again").click()`);
+    await page.until(idle);
+    assert.equal((await turns()).length, before, "in the place of the last one");
+    assert.match((await turns()).at(-1)[2], /24 tokens/);
+  },
+
+  async "on a phone the settings are folded away"() {
+    await page.size(390, 800);
+    await page.until(`!by("panel").open`);
+    await page.photograph(`${folder}/chat_phone.png`);
+    await page.size(1280, 800);
+    await page.until(`by("panel").open`);
   },
 
   async "what the server refuses is said"() {
