@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A real model learns a task: SmolLM2-135M-Instruct, which scripts/real-model fetches, is to give name and age in a sentence as JSON.
 # It is asked about 50 sentences, taught with LoRA on 200 others, asked again, merged, written as a GGUF file of 8 bits, asked there,
-# served and asked by HTTP. `examples/ages/learn.sh FOLDER --grpo` teaches it by rewards alone instead. Minutes on two cores.
-# MODEL=DIR takes another model; APUS=PROGRAM another program.
+# served and asked by HTTP: minutes on two cores. `examples/ages/learn.sh FOLDER`; MODEL=DIR takes another model, APUS=PROGRAM another
+# program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 APUS=${APUS:-build/apus}
@@ -34,19 +34,11 @@ fi
 say "Before: $(head -n 1 $rows/heldout.jsonl | sed 's/.*"user", "content": "\([^"]*\)".*/\1/')"
 ask before --model "$MODEL"
 
-if [ "${2:-}" = --grpo ]; then
-  say "Rewards for its own answers teach it"
-  run rlhf --rlhf_type grpo --model "$MODEL" --dataset $rows/train.jsonl --reward_funcs "$reward" --num_generations 8 \
-    --per_device_train_batch_size 16 --gradient_accumulation_steps 1 --max_completion_length 32 --temperature 1 --learning_rate 1e-4 \
-    --max_steps 30 --logging_steps 2 --save_strategy no --output_dir "$out/grpo"
-  taught=$out/grpo
-else
-  say "LoRA on $(wc -l <$rows/train.jsonl) rows, such as: $(head -n 1 $rows/train.jsonl)"
-  run sft --model "$MODEL" --dataset $rows/train.jsonl --tuner_type lora --lora_rank 8 --learning_rate 2e-4 --num_train_epochs 1 \
-    --per_device_train_batch_size 16 --gradient_accumulation_steps 1 --gradient_checkpointing false --logging_steps 2 \
-    --output_dir "$out/sft"
-  taught=$out/sft
-fi
+say "LoRA on $(wc -l <$rows/train.jsonl) rows, such as: $(head -n 1 $rows/train.jsonl)"
+run sft --model "$MODEL" --dataset $rows/train.jsonl --tuner_type lora --lora_rank 8 --learning_rate 2e-4 --num_train_epochs 1 \
+  --per_device_train_batch_size 16 --gradient_accumulation_steps 1 --gradient_checkpointing false --logging_steps 2 \
+  --output_dir "$out/sft"
+taught=$out/sft
 
 say "After"
 ask after --adapters "$taught"

@@ -49,7 +49,8 @@ const RankBody folders("comm.folders", [](const auto& arguments) {
   World world({.device = "cpu", .timeout_s = 60});
   const std::filesystem::path own = arguments[static_cast<size_t>(world.rank()) % arguments.size()];
   require_shared_folder(own, world.host(), 1, "--deepspeed zero3");
-  EXPECT_TRUE(std::filesystem::is_empty(own));
+  if (world.rank() == 0)
+    EXPECT_TRUE(std::filesystem::is_empty(own)) << "the first removes what it wrote, the others go on";
 });
 
 TEST(SharedFolder, IsRefusedAtOnceWhereARankDoesNotSeeIt) {
