@@ -51,6 +51,8 @@ ScratchFolder::ScratchFolder(const std::string& name) {
   const fs::path temporary = fs::temp_directory_path();
   remove_left_behind(temporary);
   path_ = temporary / str(name, "-", ::getpid());
+  for (int n = 2; fs::exists(path_); ++n)
+    path_ = temporary / str(name, "-", ::getpid(), "-", n);  // another of this process
   make_writable_dir(path_);
   fs::permissions(path_, fs::perms::owner_all);
   lock_ = std::make_unique<FolderLock>(path_);

@@ -32,7 +32,7 @@ struct SeedServer {
           version = body["version"].get<int64_t>(), ++orders;
           std::vector<FinishedAnswer> answers(body["prompts"].size());
           for (size_t i = 0; i < answers.size(); ++i) {
-            const auto seed = body["seeds"][i].get<uint64_t>();
+            const uint64_t seed = std::stoull(body["seeds"][i].get<std::string>());  // 64 bits, as text
             answers[i].finish = Finish::Stop;
             answers[i].tokens = {
                 {.id = static_cast<int32_t>(mix(seed, 1, 0) % 100), .logprob = -1, .weights = version.load()}};

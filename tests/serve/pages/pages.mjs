@@ -108,7 +108,7 @@ const checks = {
     await page.open(board);
     await page.until(`document.querySelectorAll("#charts figure polyline").length > 0`);
     const captions = await page.ask(`[...document.querySelectorAll("figcaption")].map((c) => c.firstChild.textContent)`);
-    for (const wanted of ["loss", "memory(GiB)"]) assert.ok(captions.includes(wanted), `${captions}`);
+    for (const wanted of ["loss", "grad_norm"]) assert.ok(captions.includes(wanted), `${captions}`);
     assert.match(await page.ask(`document.querySelector(".run").textContent`), /ended/);
     await page.ask(`document.querySelector(".run input").click()`);
     await page.until(`document.querySelectorAll("#charts figure").length === 0 && !document.getElementById("empty").hidden`);
