@@ -80,7 +80,9 @@ TEST(RoundsBeside, AreDrawnWhileTheTrainerWorks) {
   Trainee one, two;
   RoundsAhead beside({.ahead = 1}), behind({.ahead = 1});
   for (int64_t turn = 0; turn < 4; ++turn) {
-    const AnswerRounds::Round got = one.next(beside, true), wanted = two.next(behind, false);
+    const AnswerRounds::Round got = one.next(beside, true);
+    const int64_t before = one.server.orders;  // the round ahead has been asked for, and takes a while
+    const AnswerRounds::Round wanted = two.next(behind, false);
     ASSERT_EQ(got.answers.size(), 4u);
     for (size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(got.answers[i].ids, wanted.answers[i].ids) << turn;
@@ -88,7 +90,6 @@ TEST(RoundsBeside, AreDrawnWhileTheTrainerWorks) {
       EXPECT_EQ(got.answers[i].versions, wanted.answers[i].versions) << turn;
     }
     EXPECT_EQ(got.age, wanted.age);
-    const int64_t before = one.server.orders;
     one.learn(), two.learn();
     for (int i = 0; i < 100 && one.server.orders == before; ++i) std::this_thread::sleep_for(milliseconds(20));
     EXPECT_GT(one.server.orders, before) << "answers come while nothing is asked";
