@@ -43,8 +43,6 @@ std::string listed_by_reason(const std::vector<const Option*>& options, std::str
   return out;
 }
 
-bool acts(const Option& option) { return option.refusal.empty() && option.no_effect.empty(); }
-
 std::string small(std::string text) {
   for (char& c : text) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;

@@ -256,6 +256,8 @@ std::string type_text(const Option& option) {
       option.target);
 }
 
+bool acts(const Option& option) { return option.refusal.empty() && option.no_effect.empty(); }
+
 std::string default_text(const Option& option) {
   if (!option.default_text.empty()) return option.default_text;
   const Json value = value_json(option);

@@ -17,6 +17,7 @@ Arity arity(const Option& option);
 std::string assign_words(Option& option, const std::vector<std::string>& words);
 std::string assign_json(Option& option, const Json& value);
 Json value_json(const Option& option);
+bool acts(const Option& option);                 // it is neither refused nor without effect
 std::string type_text(const Option& option);     // what help shows behind the name: "N", "TEXT", ...
 std::string default_text(const Option& option);  // of the member's present value; "" when absent or empty
 

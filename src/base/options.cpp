@@ -95,11 +95,10 @@ void OptionTable::check_names() const {
 
 std::string OptionTable::elsewhere(std::string name) const {
   std::replace(name.begin(), name.end(), '-', '_');
-  const auto acts = [&](const std::string& other) {
+  const std::string use = option_of_foreign_word(name, [&](const std::string& other) {
     const Option* const option = find(other);
-    return option && option->refusal.empty() && option->no_effect.empty();
-  };
-  const std::string use = option_of_foreign_word(name, acts);
+    return option && acts(*option);
+  });
   if (use.empty()) return "";
   return use.starts_with("nothing:") ? "; leave it out" + use.substr(7) : "; here it is " + use;
 }

@@ -15,5 +15,6 @@ inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 inline constexpr const char* kModelWeights = "model";  // stems of weight files
 inline constexpr const char* kAdapterWeights = "adapter_model";
+inline constexpr const char* kOptimizerStem = "optimizer";
 
 }  // namespace apus

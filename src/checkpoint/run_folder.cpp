@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "checkpoint/adapter_config.h"
 #include "checkpoint/file_names.h"
 #include "tensor/weight_files.h"
 
@@ -15,7 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostSlices = 1 << 14;
-constexpr const char* kOptimizerStem = "optimizer";
 
 bool all_digits(const std::string& text) {
   return !text.empty() && text.size() <= 18 &&
@@ -58,10 +58,7 @@ namespace {
 fs::path last_of_run(const fs::path& run) {
   const auto all = list_checkpoints(run);
   for (auto it = all.rbegin(); it != all.rend(); ++it)
-    for (const char* file : {"adapter_config.json", "default/adapter_config.json", "config.json"}) {
-      std::error_code code;
-      if (fs::exists(it->second / file, code)) return it->second;
-    }
+    if (is_adapter_dir(it->second) || fs::exists(it->second / kModelConfigFile)) return it->second;
   return {};
 }
 }  // namespace

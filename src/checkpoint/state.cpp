@@ -40,8 +40,6 @@ std::vector<std::string> keys_only_in(const Json& a, const Json& b) {
   return out;
 }
 
-constexpr const char* kOptimizerStem = "optimizer";
-
 }  // namespace
 
 std::map<std::string, at::Tensor> state_slice(const RunState& state, int slice, int slices) {

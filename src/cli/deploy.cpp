@@ -32,8 +32,7 @@ void DeployOptions::fields(OptionTable& v) {
   v.group("Server");
   v.at("adapters").help =
       "adapters that clients ask for by name: NAME=DIR, several if wanted. Without NAME= one is called as the folder "
-      "of "
-      "its runs is, or lora. The model itself is served too, under its own name";
+      "of its runs is, or lora. The model itself is served too, under its own name";
   v("host", host, "address to listen at: 127.0.0.1 is for this machine alone, 0.0.0.0 for others too").common();
   v("port", port, "port; when it is taken, the next free one is used and said").common().at_least(0).at_most(65535);
   v("api_key", api_key, "what clients must send as Authorization: Bearer KEY")

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/deploy_copies.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -27,7 +25,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using namespace std::chrono_literals;
-constexpr double kStartSeconds = 3600;  // large models are read from slow disks
 constexpr double kSteady = 60;          // a copy that lived shorter is started again later each time
 constexpr double kLongestRestart = 60;  // seconds before that
 
@@ -40,16 +37,6 @@ std::vector<std::string> our_command_line() {
       words.back() += c;
   words.pop_back();
   return words;
-}
-
-std::vector<int> our_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i)
-    if (CPU_ISSET(i, &set)) cores.push_back(i);
-  return cores;
 }
 
 // The end of what a copy said before it ended.
@@ -97,7 +84,7 @@ void Copy::start() {
   const auto port = free_port();
   require(port.has_value(), Fault::Io, "no free port at 127.0.0.1");
   url_ = str("http://127.0.0.1:", *port);
-  const std::vector<int> cores = share_of_cores(our_cores(), number_, static_cast<int>(o_.copies()));
+  const std::vector<int> cores = share_of_cores(allowed_cores(), number_, static_cast<int>(o_.copies()));
   ChildServer::Spec spec{.words = copy_command(our_command_line(), o_, number_, *port),
                          .program = "/proc/self/exe",
                          .output = log_,
@@ -148,7 +135,7 @@ void wait_for_all(std::vector<std::unique_ptr<Copy>>& copies, const StopFlag& st
     for (auto& copy : copies)
       if (const auto how = copy->ended()) fail(fault_of(*how), copy->report(*how));
     for (auto& copy : copies) copy->look();
-    require(watch.seconds() < kStartSeconds, Fault::Device, "the copies are not ready after ",
+    require(watch.seconds() < kServerStartSeconds, Fault::Device, "the copies are not ready after ",
             duration_text(watch.seconds()));
     std::this_thread::sleep_for(100ms);
   }

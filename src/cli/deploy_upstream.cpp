@@ -22,7 +22,6 @@ namespace apus {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr double kServerStartSeconds = 3600;  // large models are read from slow disks
 
 // {"max_loras": 4, "enforce_eager": true} as --max-loras 4 --enforce-eager; an object or list as JSON.
 void add_arguments(const Json& kwargs, std::vector<std::string>& words) {

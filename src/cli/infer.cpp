@@ -132,18 +132,16 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   v.set("val_dataset", Json::array({split.string()}));
 }
 
-bool names_program(const std::string& metric) { return metric.starts_with(kExternalReward); }
-
 void check_metric(const InferOptions& o) {
   if (!o.metric || o.metric == "acc" || o.metric == "rouge") return;
-  require(names_program(*o.metric), Fault::Usage, "--metric ", *o.metric,
+  require(is_program(*o.metric), Fault::Usage, "--metric ", *o.metric,
           " is not possible. Allowed: acc, rouge, external:PROGRAM");
-  check_program(o.metric->substr(std::string(kExternalReward).size()), "--metric");
+  check_program(program_command(*o.metric), "--metric");
 }
 
 // Of answers with the rows that asked for them; what the program has no opinion of counts nothing.
 RowBook::Judge judge_of(const InferOptions& o) {
-  if (!o.metric || !names_program(*o.metric)) return {};
+  if (!o.metric || !is_program(*o.metric)) return {};
   RewardOptions asked;
   asked.reward_funcs = {*o.metric};
   return [rewards = std::make_shared<Rewards>(asked)](const std::vector<RowBook::Judged>& answers) {

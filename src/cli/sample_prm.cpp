@@ -43,8 +43,8 @@ std::vector<double> scores_of_function(const SampleOptions& o, const std::vector
                                        const std::vector<Part>& parts, const std::shared_ptr<Plugins>& plugins) {
   const std::string& name = *o.prm_model;
   std::unique_ptr<Reward> judge;
-  if (name.starts_with(kExternalReward))
-    judge = std::make_unique<ExternalReward>(name.substr(std::string(kExternalReward).size()), o.reward);
+  if (is_program(name))
+    judge = std::make_unique<ExternalReward>(program_command(name), o.reward);
   else
     judge = std::make_unique<PluginReward>(name, plugins, o.reward, "prm");
   std::vector<double> out;
@@ -96,7 +96,7 @@ std::vector<double> scores_of_model(const SampleOptions& o, const std::vector<Sa
 }  // namespace
 
 bool prm_is_function(const SampleOptions& o, Plugins* plugins) {
-  return o.prm_model->starts_with(kExternalReward) || (plugins && plugins->has("prms", *o.prm_model));
+  return is_program(*o.prm_model) || (plugins && plugins->has("prms", *o.prm_model));
 }
 
 std::vector<std::string> step_ends(const std::string& answer, const std::string& separator) {

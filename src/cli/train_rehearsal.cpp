@@ -89,9 +89,9 @@ void TrainCommandOptions::try_reward_programs(Rehearsal& r, const std::string& r
   RewardOptions asked;
   asked.reward_timeout = all.value("reward_timeout", asked.reward_timeout);
   for (const std::string name : all["reward_funcs"]) {
-    if (!name.starts_with(kExternalReward)) continue;
+    if (!is_program(name)) continue;
     const std::string answer = "I do not know.";
-    const double worth = ExternalReward(name.substr(std::string(kExternalReward).size()), asked)
+    const double worth = ExternalReward(program_command(name), asked)
                              .score({{.completion = answer, .tokens = {}, .row = &columns}})
                              .front();
     r.right("reward", str(name, ": ", std::isnan(worth) ? "no opinion of" : str(worth, " for"), " the answer '", answer,

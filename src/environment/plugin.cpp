@@ -17,9 +17,7 @@ std::string listed(const Json& names) {
   return out.empty() ? "none" : join(out);
 }
 
-bool is_built_in_reward(const std::string& name) {
-  return Registry<MakeReward>::of().find(name) || name.rfind(kExternalReward, 0) == 0;
-}
+bool is_built_in_reward(const std::string& name) { return Registry<MakeReward>::of().find(name) || is_program(name); }
 
 }  // namespace
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program of any language as a reward: `--reward_funcs external:./reward.py`. It is started for each round of
 // answers, reads one line of JSON for each answer from its input until that ends, and prints a line for each: a number,
-// null, or
-// {"reward": number}.
+// null, or {"reward": number}.
 #pragma once
 
 #include <string>
@@ -12,6 +11,12 @@
 namespace apus {
 
 inline constexpr const char* kExternalReward = "external:";
+
+inline bool is_program(const std::string& reward) { return reward.starts_with(kExternalReward); }
+// "./reward.py" of "external:./reward.py".
+inline std::string program_command(const std::string& reward) {
+  return reward.substr(std::string_view(kExternalReward).size());
+}
 
 // Fault::Usage where the shell would not find the program, or may not run it: said before a run begins. `flag`: the
 // option that names it.

@@ -55,9 +55,10 @@ double root_of(double x, double n) {
   return x < 0 && odd ? -std::pow(-x, 1 / n) : std::pow(x, 1 / n);
 }
 
-// Real numbers as such: products with infinity, and powers without rounding.
-double of_real(const Node& n, double a, double b) {
-  switch (n.kind) {
+// What real and complex numbers have alike.
+template <class Number>
+std::optional<Number> arithmetic(char kind, const Number& a, const Number& b) {
+  switch (kind) {
     case '+':
       return a + b;
     case '-':
@@ -70,6 +71,15 @@ double of_real(const Node& n, double a, double b) {
       return std::pow(a, b);
     case '~':
       return -a;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Real numbers as such: products with infinity, and powers without rounding.
+double of_real(const Node& n, double a, double b) {
+  if (const auto known = arithmetic(n.kind, a, b)) return *known;
+  switch (n.kind) {
     case 'l':
       return std::log(a) / std::log(b);
     case 'r':
@@ -82,26 +92,8 @@ double of_real(const Node& n, double a, double b) {
 }
 
 Complex of_complex(const Node& n, Complex a, Complex b) {
-  switch (n.kind) {
-    case '+':
-      return a + b;
-    case '-':
-      return a - b;
-    case '*':
-      return a * b;
-    case '/':
-      return a / b;
-    case '^':
-      return std::pow(a, b);
-    case '~':
-      return -a;
-    case 'r':
-      return std::pow(a, 1.0 / b);
-    case 'f':
-      return apply(n.name, a);
-    default:
-      return NAN;
-  }
+  if (const auto known = arithmetic(n.kind, a, b)) return *known;
+  return n.kind == 'r' ? std::pow(a, 1.0 / b) : n.kind == 'f' ? apply(n.name, a) : Complex(NAN);
 }
 
 Complex evaluate(const Node& n, const std::map<std::string, double>& variables) {

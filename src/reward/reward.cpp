@@ -18,12 +18,9 @@ namespace {
 
 constexpr size_t kAnswersAThread = 16;  // fewer are not worth a thread
 
-bool is_program(const std::string& name) { return name.rfind(kExternalReward, 0) == 0; }
-std::string command_of(const std::string& name) { return name.substr(std::string(kExternalReward).size()); }
-
 std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions& options,
                                     const std::shared_ptr<Plugins>& plugins) {
-  if (is_program(name)) return std::make_unique<ExternalReward>(command_of(name), options);
+  if (is_program(name)) return std::make_unique<ExternalReward>(program_command(name), options);
   if (plugins && plugins->has("rewards", name)) return std::make_unique<PluginReward>(name, plugins, options);
   const MakeReward* make = Registry<MakeReward>::of().find(name);
   require(make, Fault::Usage, "no reward is named '", name, "'");
@@ -67,7 +64,7 @@ Rewards::Rewards(const RewardOptions& options, const std::shared_ptr<Plugins>& p
                    : options.reward_weights) {
   for (const std::string& name : options.reward_funcs) {
     rewards_.push_back(make_reward(name, options, plugins));
-    const std::string shown = is_program(name) ? program_name(command_of(name)) : name;
+    const std::string shown = is_program(name) ? program_name(program_command(name)) : name;
     const auto same = std::count_if(names_.begin(), names_.end(), [&](const std::string& other) {
       return other == shown || other.rfind(shown + "#", 0) == 0;
     });

@@ -96,10 +96,10 @@ void RewardOptions::check() const {
           "has ", reward_adapters.size(), " adapters for ", reward_model.size(),
           " models of --reward_model: give one for each, or none");
   for (const std::string& name : reward_funcs) {
-    if (name.rfind(kExternalReward, 0) == 0) {
-      require(name.size() > std::string(kExternalReward).size(), Fault::Usage, "--reward_funcs ", name,
+    if (is_program(name)) {
+      require(!program_command(name).empty(), Fault::Usage, "--reward_funcs ", name,
               " names no program: external:./reward.py");
-      check_program(name.substr(std::string(kExternalReward).size()), "--reward_funcs");
+      check_program(program_command(name), "--reward_funcs");
       continue;
     }
     // What plugins register is known when they are imported (environment/plugin.h).

@@ -12,6 +12,8 @@
 
 namespace apus {
 
+constexpr double kServerStartSeconds = 3600;  // until it must answer: large models are read from slow disks
+
 class ChildServer {
  public:
   struct Spec {

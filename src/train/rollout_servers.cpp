@@ -39,6 +39,16 @@ struct Outdated : Error {
 
 }  // namespace
 
+namespace {
+HttpRequest posted(const std::string& url, const std::string& body, bool bytes = false) {
+  HttpRequest request{.url = url,
+                      .headers = {bytes ? "Content-Type: application/octet-stream" : "Content-Type: application/json"},
+                      .post = body};
+  if (const char* key = std::getenv("APUS_API_KEY")) request.headers.push_back(str("Authorization: Bearer ", key));
+  return request;
+}
+}  // namespace
+
 RolloutServers::RolloutServers(const std::vector<std::string>& urls, int64_t timeout, bool sends, Save save)
     : timeout_(timeout),
       sends_(sends),
@@ -53,11 +63,7 @@ Json RolloutServers::post(const Server& server, const std::string& path, const s
   const Stopwatch watch;
   bool told = false;
   while (true) {
-    HttpRequest request{
-        .url = server.url + path,
-        .headers = {bytes ? "Content-Type: application/octet-stream" : "Content-Type: application/json"},
-        .post = body};
-    if (const char* key = std::getenv("APUS_API_KEY")) request.headers.push_back(str("Authorization: Bearer ", key));
+    HttpRequest request = posted(server.url + path, body, bytes);
     request.body_limit = kReplyLimit, request.quiet_seconds = kLongestAnswerSeconds;
     const HttpReply reply = http_request(request);
     if (reply.status == 200) return parse_json(reply.body, "what " + server.url + path + " sent", Fault::Io);
@@ -110,10 +116,7 @@ void RolloutServers::ask_lost_ones() {
   const auto now = std::chrono::steady_clock::now();
   for (Server& server : servers_) {
     if (!server.lost || now - server.lost_at < std::chrono::seconds(std::min(timeout_, kAskLostAgainSeconds))) continue;
-    HttpRequest request{
-        .url = server.url + "/get_engine_type/", .headers = {"Content-Type: application/json"}, .post = "{}"};
-    if (const char* key = std::getenv("APUS_API_KEY")) request.headers.push_back(str("Authorization: Bearer ", key));
-    server.lost_at = now, server.lost = http_request(request).status != 200;
+    server.lost_at = now, server.lost = http_request(posted(server.url + "/get_engine_type/", "{}")).status != 200;
     if (server.lost) continue;
     server.version = 0;
     log_info("the rollout server ", server.url, " is there again");

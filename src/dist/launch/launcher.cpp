@@ -41,16 +41,6 @@ int rendezvous_port() {
   return *port;
 }
 
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i)
-    if (CPU_ISSET(i, &set)) cores.push_back(i);
-  return cores;
-}
-
 // "rank 3 ..." says itself whom it is about, which may be another one than the one that tells it.
 bool names_a_rank(const std::string& text) {
   constexpr std::string_view kRank = "rank ";
@@ -319,6 +309,16 @@ class Launcher {
 };
 
 }  // namespace
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &set)) cores.push_back(i);
+  return cores;
+}
 
 std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, int local_world) {
   const size_t n = cores.size(), world = static_cast<size_t>(local_world), rank = static_cast<size_t>(local_rank);

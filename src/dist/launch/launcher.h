@@ -29,6 +29,7 @@ int launch(const Launch& launch);
 bool tell_launcher(Fault fault, const std::string& text);
 
 // The share of `cores` (numbers of processors) for one rank of several; all of them when there are too few.
+std::vector<int> allowed_cores();  // of this process
 std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, int local_world);
 
 }  // namespace apus
