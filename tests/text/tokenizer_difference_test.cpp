@@ -42,9 +42,11 @@ TEST(TokenizerDifference, IsWhatAnIdMeans) {
 }
 
 TEST(TokenizerDifference, AddedTokensMustNotMeanSomethingElse) {
-  EXPECT_EQ(difference(tokenizer_of(kVocab, {added(4, "<x>")}), tokenizer_of(kVocab)), "")
+  EXPECT_EQ(difference(tokenizer_of(kVocab, Json::array({added(4, "<x>")})), tokenizer_of(kVocab)), "")
       << "the other has no such token";
-  EXPECT_NE(difference(tokenizer_of(kVocab, {added(4, "<x>")}), tokenizer_of(kVocab, {added(4, "<y>")})), "");
+  EXPECT_NE(difference(tokenizer_of(kVocab, Json::array({added(4, "<x>")})),
+                       tokenizer_of(kVocab, Json::array({added(4, "<y>")}))),
+            "");
 }
 
 TEST(TokenizerDifference, IsHowTextIsCut) {
