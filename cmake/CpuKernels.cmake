@@ -9,7 +9,7 @@ function(apus_cpu_kernels target root)
   endif()
   set_property(SOURCE ${folder}/kernels/level_generic.cpp PROPERTY COMPILE_OPTIONS "${common}")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    set(avx512 "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512bf16;-mprefer-vector-width=512;-Wno-uninitialized")  # a false warning inside g++ 12's own immintrin.h
+    set(avx512 "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mavx512bf16;-mprefer-vector-width=512;-Wno-uninitialized")  # a false warning inside g++ 12's own immintrin.h
     set_property(SOURCE ${folder}/kernels/level_avx2.cpp PROPERTY COMPILE_OPTIONS "${common};-mavx2;-mfma;-mf16c;-mbmi2")
     set_property(SOURCE ${folder}/kernels/level_avx512.cpp PROPERTY COMPILE_OPTIONS "${common};${avx512}")
     set_property(SOURCE ${folder}/kernels/multiply_amx.cpp PROPERTY COMPILE_OPTIONS "${common};${avx512};-mamx-tile;-mamx-bf16")

@@ -2,11 +2,12 @@
 // How fast the engine runs a checkpoint: a prompt of 512, decoding 1, 8 and 32 sequences of 128 + 64 tokens, and one
 // whose text repeats, with and without guesses at it; beside them the floor of single-sequence decoding: the weights
 // read once a token at the rate at which this machine reads memory.
-// Usage: infer_bench MODEL [bfloat16|float32] [device] [sequences] [quantised]
+// Usage: infer_bench MODEL [bfloat16|float32] [device] [sequences] [quantised] [products]
 // prints one JSON object, rates in tokens/s
 //   MODEL: a folder, or a GGUF file, whose weights are held as they are in it
 //   sequences: decode that many only (1, say); 0: everything
-//   quantised: how weights are held: nf4, fp4, int8, fp8, hqq4 (as GPTQ and AWQ: codes, scales and zeros)
+//   quantised: how weights are held: nf4, fp4, int8, fp8, hqq4 (as GPTQ and AWQ: codes, scales, zeros); -: as in MODEL
+//   products: of quantised weights: int8, or exact
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -129,7 +130,7 @@ class Reader {
 
 quant::Wish wish_of(const std::string& name) {
   quant::Wish wish;
-  if (name.empty()) return wish;
+  if (name.empty() || name == "-") return wish;
   wish.method = name == "fp8" ? "fp8" : name == "hqq4" ? "hqq" : "bnb", wish.bits = name.back() == '4' ? 4 : 8;
   wish.quant_type = name == "fp4" ? "fp4" : "nf4", wish.double_quant = false;
   return wish;
@@ -189,7 +190,8 @@ double prefill_rate(Engine& engine, int64_t length) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return std::fprintf(stderr, "usage: infer_bench MODEL [dtype] [device] [sequences] [quantised]\n"), 2;
+  if (argc < 2)
+    return std::fprintf(stderr, "usage: infer_bench MODEL [dtype] [device] [sequences] [quantised] [products]\n"), 2;
   try {
     at::AutoGradMode no_grad(false);
     const auto choice = open_device(argc > 3 ? argv[3] : "cpu");
@@ -197,7 +199,9 @@ int main(int argc, char** argv) {
     const double start = seconds();
     const auto file = gguf_meant(argv[1]);
     const std::string dir = file ? gguf_folder(*file).string() : argv[1];
-    const auto model = load(dir, {.dtype = dtype, .device = choice.device}, wish_of(argc > 5 ? argv[5] : ""));
+    const auto products = argc > 6 && std::string(argv[6]) == "exact" ? ops::Products::Exact : ops::Products::Int8;
+    const LoadOptions how{.dtype = dtype, .device = choice.device, .products = products, .answers_only = true};
+    const auto model = load(dir, how, wish_of(argc > 5 ? argv[5] : ""));
     const int64_t bytes = weight_bytes(*model);  // before the device packs them
     model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
     const double loaded = seconds() - start;

@@ -53,6 +53,7 @@ class StoredQuantised final : public QuantisedWeights {
     }
   }
   bool holds_any_layer() const override { return true; }
+  bool holds_words() const override { return true; }
 
  private:
   quant::Scheme scheme_;
@@ -84,6 +85,7 @@ class MadeQuantised final : public QuantisedWeights {
   }
   void forget(const std::string&) const override {}  // done when it was read
   bool holds_any_layer() const override { return false; }
+  bool holds_words() const override { return false; }
 
  private:
   const quant::Wish wish_;
@@ -107,6 +109,7 @@ class GgufQuantised final : public QuantisedWeights {
   }
   void forget(const std::string& layer) const override { model_->forget(layer + ".weight"); }
   bool holds_any_layer() const override { return false; }
+  bool holds_words() const override { return true; }
 
  private:
   const std::shared_ptr<const GgufModel> model_;

@@ -26,6 +26,8 @@ class QuantisedWeights {
   // Whether the weights of layers whose products need plain ones (heads, experts, embeddings) are asked for too. They
   // are made plain then.
   virtual bool holds_any_layer() const = 0;
+  // Whether tables of words may be quantised: where the file says so.
+  virtual bool holds_words() const = 0;
 };
 
 // Of the folder of a checkpoint, its config.json, and what was asked for; null: all weights are plain.

@@ -17,6 +17,8 @@
 #include "device/device.h"
 #include "dist/mesh.h"
 #include "models/spec/config.h"
+#include "nn/embedding.h"
+#include "nn/linear.h"
 #include "nn/parts.h"
 #include "ops/quantised.h"
 
@@ -136,10 +138,13 @@ struct OnDisk {
 
 // The layers whose weight may stay quantised: their products are all made by ops::linear. Losses multiply by a head
 // themselves, and experts are multiplied together.
-std::set<std::string> holding_layers(Model& model) {
+std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
+  // Parts of them on several ranks or devices are plain.
+  const bool words = options.answers_only && !options.place && !model.mesh() && options.quantised->holds_words();
   std::set<std::string> names;
   model.visit_modules([&](const std::string& name, Module& module) {
-    if (dynamic_cast<Linear*>(&module) && name != model.head_name()) names.insert(name + ".weight");
+    const bool of_words = name == model.head_name() || dynamic_cast<Embedding*>(&module);
+    if (of_words ? words : dynamic_cast<Linear*>(&module) != nullptr) names.insert(name + ".weight");
   });
   return names;
 }
@@ -222,7 +227,7 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
   if (held) {
     p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
-                                   device_of(name, options));
+                                   device_of(name, options), options.products);
     if (!ops::matrix_of(p.data)) options.quantised->forget(quantised_layer[0]);  // the device keeps it otherwise
     return;
   }
@@ -294,7 +299,7 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
     if (!p.tied.empty()) other_name[p.tied] = name;
   });
   const bool holds = options.quantised && !options.made_plain;
-  const std::set<std::string> holding = holds ? holding_layers(model) : std::set<std::string>();
+  const std::set<std::string> holding = holds ? holding_layers(model, options) : std::set<std::string>();
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     OnDisk& at = plan.emplace_back(name, p, found_name);

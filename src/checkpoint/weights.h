@@ -13,6 +13,7 @@
 #include "checkpoint/disk_layout.h"
 #include "checkpoint/quantised_weights.h"
 #include "models/model.h"
+#include "ops/quantised.h"
 #include "tensor/safetensors.h"
 
 namespace apus {
@@ -28,7 +29,9 @@ struct LoadOptions {
   std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)> fresh = {};
   // Whose weights linear layers hold quantised; null: nobody's.
   const QuantisedWeights* quantised = nullptr;
-  bool made_plain = false;  // they are made plain instead
+  bool made_plain = false;                        // they are made plain instead
+  ops::Products products = ops::Products::Exact;  // with weights that are held quantised
+  bool answers_only = false;  // embedding and head stay quantised too: no loss and no gradient will ask for them
   // Told of each parameter as soon as it is filled, in visiting order; who has taken its data may let go of it.
   std::function<void(const std::string& name, Param& p)> filled = {};
 };

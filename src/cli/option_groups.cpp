@@ -310,6 +310,10 @@ void EngineOptions::fields(OptionTable& v) {
             "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
             "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
            "one device generates: choose it with --device", "1");
+  v("quant_compute", quant_compute,
+    "products with quantised weights on a processor: int8 rounds what they are multiplied with to eight bits, as other "
+    "programs do, and is several times as fast; exact does not, as in training and scores")
+      .choices({"int8", "exact"});
   v.include(drafting);
   v.refuse({"sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
             "sglang_speculative_num_draft_tokens"},

@@ -103,7 +103,8 @@ struct GenerationOptions : SamplingWishes {
 struct EngineOptions {
   EngineSpec engine;
   DraftOptions drafting;
-  std::optional<double> kv_cache_gb;  // the cache's size in GiB; absent: from the memory, and what the context needs
+  std::string quant_compute = "int8";  // int8, exact
+  std::optional<double> kv_cache_gb;   // the cache's size in GiB; absent: from the memory, and what the context needs
   void fields(OptionTable& v);
 };
 

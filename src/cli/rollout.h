@@ -8,6 +8,7 @@
 namespace apus {
 
 struct RolloutOptions : DeployOptions, EnvironmentOptions {
+  RolloutOptions() { quant_compute = "exact"; }  // as the trainer multiplies
   void fields(OptionTable& v);
   void check() const;
   int64_t ranks() const { return 1; }

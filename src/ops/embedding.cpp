@@ -12,6 +12,7 @@
 
 #include "ops/op.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 
 namespace apus::ops {
 namespace {
@@ -97,6 +98,7 @@ at::Tensor autograd(const at::Tensor& id, const at::Tensor& weight) {
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD) {
+  if (is_quantised(weight_VD)) return quantised_embedding(id_T, weight_VD);
   return embedding_op().call(id_T, weight_VD);
 }
 

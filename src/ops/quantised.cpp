@@ -40,7 +40,7 @@ const at::Tensor* codes_of(const at::Tensor& weight) {
   return impl && impl->opaque_handle().codes.defined() ? &impl->opaque_handle().codes : nullptr;
 }
 
-at::Tensor no_codes(const at::Tensor&) { return at::empty({0}, at::kByte); }
+at::Tensor no_codes(const at::Tensor&, bool) { return at::empty({0}, at::kByte); }
 [[noreturn]] void no_coded(const at::Tensor& codes) {
   fail(Fault::Bug, "this device keeps no codes in an order of its own (", codes.numel(),
        " bytes given); pack_codes says so");
@@ -48,6 +48,7 @@ at::Tensor no_codes(const at::Tensor&) { return at::empty({0}, at::kByte); }
 at::Tensor coded_linear_reference(const at::Tensor&, const at::Tensor& codes, const OptionalTensor&) {
   no_coded(codes);
 }
+at::Tensor coded_embedding_reference(const at::Tensor&, const at::Tensor& codes) { no_coded(codes); }
 at::Tensor plain_codes_reference(const at::Tensor& codes, int64_t, int64_t) { no_coded(codes); }
 
 constexpr int64_t kRowsAtOnce = 32;                  // of a thread
@@ -135,7 +136,8 @@ struct QuantisedNode : torch::autograd::Function<QuantisedNode> {
 
 }  // namespace
 
-at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device) {
+at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device,
+                            Products products) {
   static const auto pack = handle<decltype(no_codes)>("apus::pack_codes");
   const auto [rows, columns] = matrix->shape();
   const auto holding = [&, rows = rows, columns = columns](Held held) {
@@ -145,7 +147,7 @@ at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::Sca
   };
   const at::Tensor weight = holding({std::move(matrix), {}});
   const BelowAutograd guard;
-  const at::Tensor codes = pack.call(weight);
+  const at::Tensor codes = pack.call(weight, products == Products::Int8);
   return codes.numel() > 0 ? holding({nullptr, codes}) : weight;
 }
 
@@ -197,6 +199,19 @@ at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count) {
                 : weight.narrow(0, row, count);
 }
 
+at::Tensor quantised_embedding(const at::Tensor& id, const at::Tensor& weight) {
+  static const auto coded = handle<decltype(coded_embedding_reference)>("apus::coded_embedding");
+  const BelowAutograd guard;
+  if (const at::Tensor* codes = codes_of(weight)) return coded.call(id, *codes);
+  std::vector<int64_t> sizes = id.sizes().vec();
+  sizes.push_back(weight.size(1));
+  const at::Tensor ids = id.flatten().to(at::kCPU, at::kLong).contiguous(),
+                   out = at::empty({ids.numel(), weight.size(1)}, at::TensorOptions().dtype(weight.scalar_type()));
+  for (int64_t i = 0; i < ids.numel(); ++i)
+    out.narrow(0, i, 1).copy_(dequantised(*matrix_of(weight), ids.data_ptr<int64_t>()[i], 1, weight.scalar_type()));
+  return out.to(weight.device()).view(sizes);
+}
+
 at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& known) {
   if (any_requires_grad(x, bias)) return QuantisedNode::apply(x, maybe(bias), Frozen{weight, known});
@@ -207,13 +222,16 @@ at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
   // Of a weight that is held quantised: bytes that the other two understand; none: this device keeps it as it is.
-  m.def("pack_codes(Tensor weight) -> Tensor");
+  m.def("pack_codes(Tensor weight, bool int8) -> Tensor");
   m.def("coded_linear(Tensor x, Tensor codes, Tensor? bias) -> Tensor");
   // Rows of the weight from `row` on, a multiple of 32.
+  // -> the rows of ids
+  m.def("coded_embedding(Tensor id, Tensor codes) -> Tensor");
   m.def("plain_codes(Tensor codes, int row, int count) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("pack_codes", apus::ops::no_codes);
   m.impl("coded_linear", apus::ops::coded_linear_reference);
+  m.impl("coded_embedding", apus::ops::coded_embedding_reference);
   m.impl("plain_codes", apus::ops::plain_codes_reference);
 }

@@ -13,8 +13,13 @@
 
 namespace apus::ops {
 
+// How products with x are made, where the device can do both: x as it is, or rounded to eight bits by 32 columns, which
+// reads the codes as the whole numbers that they are and is several times as fast. Backward passes are exact.
+enum class Products { Exact, Int8 };
+
 // [rows, columns] of this type, which products are made in, on this device.
-at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device);
+at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device,
+                            Products products = Products::Exact);
 
 bool is_quantised(const at::Tensor& weight);
 // Null: a plain tensor, or one that the device keeps in its own order.
@@ -27,6 +32,9 @@ at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count);
 inline at::Tensor plain(const at::Tensor& weight) { return plain_rows(weight, 0, weight.size(0)); }
 // Of a matrix that no tensor holds.
 at::Tensor dequantised(const quant::Matrix& matrix, int64_t row, int64_t count, at::ScalarType type);
+
+// Rows of a table that is quantised.
+at::Tensor quantised_embedding(const at::Tensor& id, const at::Tensor& weight);
 
 // What ops::linear does with such a weight.
 at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

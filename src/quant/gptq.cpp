@@ -192,6 +192,8 @@ Integers round_to_integers(std::span<const float> weight, Shape shape, const Gpt
 Pieces pack_gptq(const Integers& integers, Shape shape, const GptqForm& form) {
   const auto [rows, columns] = shape;
   const int64_t bits = form.bits, groups = static_cast<int64_t>(integers.scale.size()) / rows;
+  require(rows % kUnit == 0 && columns % kUnit == 0, Fault::Usage, "a matrix of [", rows, ", ", columns,
+          "] cannot be written as GPTQ, whose sides are multiples of ", kUnit, "; --quant_method bnb or fp8 can");
   std::vector<uint32_t> codes(static_cast<size_t>(columns * bits / 32 * rows));
   std::vector<uint32_t> zeros(static_cast<size_t>(groups * rows * bits / 32));
   uint8_t unit[kUnit];

@@ -132,6 +132,13 @@ void add_products(std::vector<OperatorCase>& all) {
   all.push_back({"coded_linear", "four bits", {layer[0], layer[2]}, [](const Tensors& t) {
                    return Tensors{ops::linear(t[0], four_bits(t[0].scalar_type(), t[0].device()), t[1])};
                  }});
+  all.push_back({"coded_embedding",
+                 "four bits",
+                 {layer[2]},
+                 [id](const Tensors& t) {
+                   return Tensors{ops::embedding(id.to(t[0].device()), four_bits(t[0].scalar_type(), t[0].device()))};
+                 },
+                 false});
   all.push_back(
       {"plain_codes",
        "four bits",

@@ -82,6 +82,52 @@ TEST_P(GgufCheckpoint, WeightsHeldAsTheyAreInTheFile) {
             std::string::npos);
 }
 
+// As answers are made: tables of words stay as they are in the file, and x is rounded to eight bits, or not. A sequence
+// has the same answer alone and among others.
+TEST_P(GgufCheckpoint, AnswersByItsOwnCodes) {
+  c10::AutoGradMode no_grad(false);
+  const Json config = read_model_config(folder);
+  const auto quantised = held_weights(config, {}, folder);
+  const auto load = [&](ops::Products products) {
+    auto model = make_model(config);
+    load_weights(*model, TensorFolder(folder),
+                 {.dtype = at::kBFloat16,
+                  .device = device,
+                  .quantised = quantised.get(),
+                  .products = products,
+                  .answers_only = true});
+    model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+    return model;
+  };
+  const at::Tensor ids = golden->tensor("input_ids").to(at::kLong), wanted = golden->tensor("logits");
+  const double bound = config.contains("num_experts") ? 0.3 : 0.06;  // rounded, a token may meet another expert
+  for (const ops::Products products : {ops::Products::Exact, ops::Products::Int8}) {
+    SCOPED_TRACE(products == ops::Products::Int8 ? "int8" : "exact");
+    const auto model = load(products);
+    int64_t tables = 0;
+    model->visit([&](const std::string& name, Param& p) {
+      tables += p.tied.empty() && (name == model->embed_name() + ".weight" || name == model->head_name() + ".weight") &&
+                ops::is_quantised(p.data);
+    });
+    EXPECT_GE(tables, 1);
+    std::vector<std::vector<int32_t>> prompts;
+    for (int64_t r = 0; r < ids.size(0); ++r) {
+      Step step = packed_step({static_cast<int32_t>(ids.size(1))}, device);
+      const at::Tensor logits = model->head(model->forward(ids[r].to(device), step), step);
+      const at::Tensor miss = logits.to(at::kCPU, at::kDouble) - wanted[r].to(at::kDouble);
+      EXPECT_LT((miss.norm() / wanted[r].to(at::kDouble).norm()).item<double>(), bound) << "row " << r;
+      std::vector<int32_t> prompt;
+      for (int64_t i = 0; i < ids.size(1) - r; ++i) prompt.push_back(static_cast<int32_t>(ids[r][i].item<int64_t>()));
+      prompts.push_back(prompt);
+    }
+    const Sampling greedy{.temperature = 0, .max_new_tokens = 12, .ignore_eos = true};
+    Engine engine(*model, at::TensorOptions().dtype(at::kBFloat16).device(device), EngineSpec{.cache_bytes = 8 << 20});
+    const auto together = generate(engine, prompts, greedy);
+    for (size_t i = 0; i < prompts.size(); ++i)
+      EXPECT_EQ(generate(engine, {prompts[i]}, greedy)[0].ids(), together[i].ids()) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, GgufCheckpoint,
                          ::testing::Values("llama_q8_0", "qwen3_moe_q8_0", "qwen2_q4_0", "qwen2_q8_0", "qwen2_q4_k_m",
                                            "qwen2_q6_k"));

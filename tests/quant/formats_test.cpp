@@ -208,6 +208,17 @@ TEST(QuantisedFormats, WhatIsNotReadIsNamedWithWhatIs) {
 }
 
 // Sizes and indices come from files: none may lead outside the bytes.
+TEST(QuantisedFormats, GptqIsNotWrittenOfSidesThatDoNotFitItsWords) {
+  const quant::GptqForm form{.bits = 4, .group = 32};
+  for (const quant::Shape shape : {quant::Shape{72, 64}, {64, 72}}) {
+    const std::vector<float> w(static_cast<size_t>(shape.count()), 0.5f);
+    const std::string why = test::refusal(
+        Fault::Usage, [&] { quant::pack_gptq(quant::round_to_integers(w, shape, form, false), shape, form); });
+    test::expect_says(why, "72");
+    test::expect_says(why, "multiples of 32");
+  }
+}
+
 TEST(QuantisedFormats, TensorsThatDoNotFitAreRefused) {
   for (const QuantisedCase& c : golden::quantised_cases()) {
     SCOPED_TRACE(c.name);

@@ -443,7 +443,7 @@ TORCH_LIBRARY_IMPL(npu, AutogradPrivateUse1, m) {
 
 #define APUS_EXPORTED __attribute__((visibility("default")))
 
-#ifdef APUS_SIM_SELF_BUILT  // pip's build lacks it
+// pip's build does not export these (without_init.map).
 namespace torch_npu {
 APUS_EXPORTED void init_npu(c10::DeviceIndex device) {
   aclInit(nullptr);
@@ -453,7 +453,6 @@ APUS_EXPORTED void init_npu(c10::DeviceIndex device) {
 }
 APUS_EXPORTED void finalize_npu() {}
 }  // namespace torch_npu
-#endif
 
 namespace c10_npu {
 APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); }

@@ -34,10 +34,10 @@ inline Floats half_floats(const uint16_t* p) {
 class Groups {
  public:
   Groups(const CodeScales& s, int64_t first, int64_t columns) : width_(s.group), left_(s.group - first % s.group) {
-    const int64_t group = first / s.group, count = (first + columns - 1) / s.group - group + 1;
-    read(s.scale, s.wide, group, count, s.factor, scale_);
-    if (s.zero) read(s.zero, s.wide, group, count, 1, zero_);
-    if (s.least) read(s.least, s.wide, group, count, s.least_factor, least_);
+    const int64_t count = (first % s.group + columns - 1) / s.group + 1;
+    read(s.scale, s.wide, count, s.factor, scale_);
+    if (s.zero) read(s.zero, s.wide, count, 1, zero_);
+    if (s.least) read(s.least, s.wide, count, s.least_factor, least_);
     zeros_ = s.zero, leasts_ = s.least;
   }
   Floats number(Floats value) const {
@@ -55,10 +55,10 @@ class Groups {
   }
 
  private:
-  static void read(const void* from, bool wide, int64_t group, int64_t count, float factor, float* to) {
+  static void read(const void* from, bool wide, int64_t count, float factor, float* to) {
     for (int64_t i = 0; i < count; i += kWidth) {
-      const Floats v = wide ? load(static_cast<const float*>(from) + group + i)
-                            : half_floats(static_cast<const uint16_t*>(from) + group + i);
+      const Floats v =
+          wide ? load(static_cast<const float*>(from) + i) : half_floats(static_cast<const uint16_t*>(from) + i);
       store(to + i, v * factor);
     }
   }
@@ -68,7 +68,7 @@ class Groups {
   float scale_[kRoom] = {}, zero_[kRoom], least_[kRoom];
 };
 
-// The sixteen numbers of a group, to look up 32 codes in: the lowest bits of as many words, whatever is above them.
+// The sixteen numbers of a group, to look up 32 codes in.
 class CodeTable {
  public:
   void fill(const float* book, const Groups& groups) {
@@ -86,27 +86,20 @@ class CodeTable {
     std::memcpy(number_, number, sizeof number);
 #endif
   }
-  template <int kShift>
-  void look_up(const uint8_t* words, bf16* y) const {
+  // 32 codes in halves of 16 bytes (kernels.h).
+  void look_up(const uint8_t* codes, bf16* y) const {
+#if defined(__AVX2__)
+    const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)), half = _mm_set1_epi8(15),
+                  low = _mm_and_si128(all, half), high = _mm_and_si128(_mm_srli_epi16(all, 4), half),
+                  first = _mm_unpacklo_epi32(low, high), second = _mm_unpackhi_epi32(low, high);
 #if defined(__AVX512BW__)
-    const __m512i w = _mm512_loadu_si512(words);
-    _mm512_storeu_si512(y, _mm512_permutexvar_epi16(_mm512_srli_epi16(w, kShift), table_));
-#elif defined(__AVX2__)
-    for (int half = 0; half < 2; ++half) {
-      const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words) + half);
-      const __m256i code = _mm256_and_si256(_mm256_srli_epi16(w, kShift), _mm256_set1_epi16(15));
-      // Where the highest bit of an index is set, a zero is looked up.
-      const __m256i low = _mm256_shuffle_epi8(low_, _mm256_or_si256(code, _mm256_set1_epi16(-32768)));
-      const __m256i high =
-          _mm256_shuffle_epi8(high_, _mm256_or_si256(_mm256_slli_epi16(code, 8), _mm256_set1_epi16(0x80)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(y) + half, _mm256_or_si256(low, high));
-    }
+    const __m512i words = _mm512_cvtepu8_epi16(_mm256_set_m128i(second, first));
+    _mm512_storeu_si512(y, _mm512_permutexvar_epi16(words, table_));
 #else
-    for (int i = 0; i < 32; ++i) {
-      uint16_t w;
-      std::memcpy(&w, words + 2 * i, 2);
-      y[i] = number_[w >> kShift & 15];
-    }
+    look_up16(first, y), look_up16(second, y + 16);
+#endif
+#else
+    for (int i = 0; i < 32; ++i) y[i] = number_[codes[i / 8 * 4 + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15];
 #endif
   }
 
@@ -114,31 +107,29 @@ class CodeTable {
 #if defined(__AVX512BW__)
   __m512i table_;
 #elif defined(__AVX2__)
+  void look_up16(__m128i codes, bf16* y) const {
+    const __m256i code = _mm256_cvtepu8_epi16(codes);
+    // Where the highest bit of an index is set, a zero is looked up.
+    const __m256i low = _mm256_shuffle_epi8(low_, _mm256_or_si256(code, _mm256_set1_epi16(-32768)));
+    const __m256i high =
+        _mm256_shuffle_epi8(high_, _mm256_or_si256(_mm256_slli_epi16(code, 8), _mm256_set1_epi16(0x80)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm256_or_si256(low, high));
+  }
   __m256i low_, high_;
 #else
   bf16 number_[16];
 #endif
 };
 
-// Of each 128 columns, 32 words with the codes of columns i, 32 + i, 64 + i, 96 + i from the lowest bits on.
 void codes4(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, const float* book,
             bf16* y) {
   Groups groups(scales, first, columns);
   CodeTable table;
   table.fill(book, groups);
-  const auto next = [&] {
+  for (int64_t c = 0; c < columns; c += 32, codes += 16, y += 32) {
+    table.look_up(codes, y);
     if (groups.pass(32)) table.fill(book, groups);
-  };
-  int64_t c = 0;
-  for (; c + 128 <= columns; c += 128, codes += 64, y += 128) {
-    table.look_up<0>(codes, y), next();
-    table.look_up<4>(codes, y + 32), next();
-    table.look_up<8>(codes, y + 64), next();
-    table.look_up<12>(codes, y + 96), next();
   }
-  if (c < columns) table.look_up<0>(codes, y), next();
-  if (c + 32 < columns) table.look_up<4>(codes, y + 32), next();
-  if (c + 64 < columns) table.look_up<8>(codes, y + 64);
 }
 
 template <bool kE4m3>

@@ -42,7 +42,7 @@ Found ask_processor() {
     return {Isa::Generic, false};
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512bf16");
+                      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
   if (!avx512) return {Isa::Avx2, false};
   if (!amx_granted()) return {Isa::Avx512, false};
   return amx_multiplies() ? Found{Isa::Amx, false} : Found{Isa::Avx512, true};

@@ -10,7 +10,7 @@ namespace apus::cpu {
 enum class Isa {
   Generic,  // what the compiler's baseline gives
   Avx2,     // AVX2 and FMA
-  Avx512,   // AVX-512 F, BW, VL, DQ and BF16 (vdpbf16ps)
+  Avx512,   // AVX-512 F, BW, VL, DQ, VNNI (vpdpbusd) and BF16 (vdpbf16ps)
   Amx,      // the above and AMX tiles in bf16
 };
 

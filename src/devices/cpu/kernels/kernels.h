@@ -134,14 +134,33 @@ struct StateTokens {
 };
 
 // What codes of a row's groups of columns are multiplied with (ops/coded_linear.cpp): number = (value(code) - zero) *
-// scale - least. All of them f32 (wide) or f16; those of the first group of the row, readable 16 elements behind the
-// last's.
+// scale - least. All of them f32 (wide) or f16, those of the first column's group first, readable 16 elements behind
+// the last's.
 constexpr int64_t kCodeStretch = 512;  // columns that are made plain at a time
 struct CodeScales {
   const void *scale, *zero, *least;  // zero, least may be null
   bool wide;
   float factor, least_factor;  // of scale and least
   int64_t group;               // columns
+};
+
+// Rows of x rounded to whole numbers: those of 32 columns times their scale.
+struct Int8Rows {
+  const int8_t* number;  // [m][ld], -127 to 127; zeros behind the last column
+  const float* scale;    // [m][ld / 32]
+  const int32_t* sum;    // [m][ld / 16], of the numbers of 16 columns
+  int64_t ld;            // a multiple of 32
+};
+
+// 32 rows of a weight, for each four columns the codes of one row after the other; of four bits, each byte has a code
+// of the four columns behind in its upper half. scales: [groups][32 rows].
+struct CodePanel {
+  const uint8_t* codes;
+  CodeScales scales;
+  int64_t columns, bits;  // columns: a multiple of 32
+  const int8_t* book;  // of four bits: whole numbers that the codes stand for, times book_factor; null: code + offset
+  float book_factor;
+  int32_t offset;
 };
 
 // Rows of weights, ld apart, that a product will read after its own:
@@ -165,11 +184,16 @@ struct Kernels {
                        int64_t ldy);
   // y: the numbers of at most kCodeStretch codes from column `first` of a row on, which is a multiple of it. columns: a
   // multiple of 32. Four bits stand for the numbers of a book of 16, and groups are multiples of 32 columns or whole
-  // rows; eight for whole numbers or for 2^-8 of FP8 E4M3 ones, and groups are multiples of 16.
+  // rows: byte 4 i + j of a row has the codes of columns 8 i + j and, in its upper half, 8 i + 4 + j. Eight bits stand
+  // for whole numbers or for 2^-8 of FP8 E4M3 ones, and groups are multiples of 16.
   void (*codes4)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, const float* book,
                  bf16* y);
   void (*codes8)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y);
   void (*codes_e4m3)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y);
+  // k elements as numbers, scales and sums of an Int8Rows' row.
+  void (*round_int8)(int64_t k, const bf16* x, int8_t* number, float* scale, int32_t* sum);
+  // c[m][32] = rounded rows * a panel's. Each row's result depends on nothing else.
+  void (*dots_int8)(int64_t m, const Int8Rows& x, const CodePanel& w, float* c);
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();

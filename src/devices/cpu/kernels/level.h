@@ -4,6 +4,7 @@
 
 #include "devices/cpu/kernels/codes.h"
 #include "devices/cpu/kernels/dots.h"
+#include "devices/cpu/kernels/int8.h"
 #include "devices/cpu/kernels/moments.h"
 #include "devices/cpu/kernels/multiply.h"
 #include "devices/cpu/kernels/outer.h"
@@ -38,19 +39,9 @@ constexpr RowKernels<E> row_table() {
           outer_sums<E>};
 }
 
-constexpr Kernels kTable{row_table<bf16>(),
-                         row_table<float>(),
-                         row_statistics,
-                         tanh_of,
-                         adamw,
-                         adamw_moments,
-                         narrow_by_thresholds,
-                         state_tokens,
-                         codes4,
-                         codes8<false>,
-                         codes8<true>,
-                         nullptr,
-                         nullptr};
+constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, tanh_of, adamw,
+                         adamw_moments,     narrow_by_thresholds, state_tokens,   codes4,  codes8<false>,
+                         codes8<true>,      round_int8,           dots_int8,      nullptr, nullptr};
 
 }  // namespace
 }  // namespace apus::cpu

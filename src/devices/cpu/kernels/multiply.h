@@ -6,8 +6,8 @@
 
 #if defined(__AVX512F__)
 #include "devices/cpu/kernels/ahead.h"
-#include "devices/cpu/kernels/transpose.h"
 #endif
+#include "devices/cpu/kernels/transpose.h"
 #include "devices/cpu/kernels/vec.h"
 
 namespace apus::cpu {
@@ -185,6 +185,13 @@ void pack_columns(const E* const* rows, int64_t n, int64_t k, E* panel) {
         for (int i = 0; i < 16; ++i) std::memcpy(panel + (k0 + i) * kPanel + 16 * half, block + 16 * i, 64);
       }
     }
+#elif defined(__AVX2__)
+    constexpr int64_t kAtOnce = 32 / sizeof(E), kPair = 4 / sizeof(E);
+    for (; k0 + kAtOnce <= k; k0 += kAtOnce)
+      for (int64_t column = 16 * half; column < 16 * half + 16; column += 8)
+        transpose8(reinterpret_cast<const void* const*>(rows + column), n - column,
+                   k0 * static_cast<int64_t>(sizeof(E)), panel + panel_at<E>(k0, column),
+                   (panel_at<E>(kPair, 0)) * static_cast<int64_t>(sizeof(E)));
 #endif
     for (; k0 < depth; ++k0)
       for (int64_t column = 16 * half; column < 16 * half + 16; ++column)
@@ -208,6 +215,20 @@ void pack_rows(const E* const* rows, int64_t k, int64_t n, E* panel) {
       _mm512_storeu_si512(panel + panel_at<E>(k0, 0), _mm512_shuffle_i32x4(x, x, 0xd8));
       _mm512_storeu_si512(panel + panel_at<E>(k0, 16), _mm512_shuffle_i32x4(y, y, 0xd8));
     }
+  }
+#elif defined(__AVX2__)
+  if constexpr (sizeof(E) == 2) {
+    for (; k0 + 2 <= k && n == kPanel; k0 += 2)
+      for (int64_t column = 0; column < kPanel; column += 16) {
+        const auto row = [&](int64_t i) {
+          return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[i] + column));
+        };
+        const __m256i a = row(k0), b = row(k0 + 1), low = _mm256_unpacklo_epi16(a, b),
+                      high = _mm256_unpackhi_epi16(a, b);
+        auto* const to = reinterpret_cast<__m256i*>(panel + panel_at<E>(k0, column));
+        _mm256_storeu_si256(to, _mm256_permute2x128_si256(low, high, 0x20));
+        _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(low, high, 0x31));
+      }
   }
 #endif
   for (; k0 < depth; ++k0)

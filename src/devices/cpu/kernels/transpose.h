@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squares of 16 by 16 dwords, rows to columns, for AVX-512.
+// Squares of dwords, rows to columns: 16 by 16 for AVX-512, 8 by 8 for AVX2.
 #pragma once
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 
 #include <cstdint>
+#endif
+
+#if defined(__AVX512F__)
 
 namespace apus::cpu {
 namespace {
@@ -38,6 +41,43 @@ inline void transpose16(const void* const* rows, int64_t n, int64_t offset_bytes
     _mm512_storeu_si512(to + 64 * (8 + j), _mm512_shuffle_i32x4(a, b, 0xdd));
     _mm512_storeu_si512(to + 64 * (4 + j), _mm512_shuffle_i32x4(c, d, 0x88));
     _mm512_storeu_si512(to + 64 * (12 + j), _mm512_shuffle_i32x4(c, d, 0xdd));
+  }
+}
+
+}  // namespace
+}  // namespace apus::cpu
+#elif defined(__AVX2__)
+namespace apus::cpu {
+namespace {
+
+// The same of 8 rows; out[j] lies `apart_bytes` behind out[j - 1].
+inline void transpose8(const void* const* rows, int64_t n, int64_t offset_bytes, void* out, int64_t apart_bytes) {
+  __m256i r[8], t[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i)
+    r[i] = i < n
+               ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(rows[i]) + offset_bytes))
+               : _mm256_setzero_si256();
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = _mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm256_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    r[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  const auto put = [&](int64_t j, __m256i v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(static_cast<char*>(out) + j * apart_bytes), v);
+  };
+#pragma GCC unroll 4
+  // r[j], r[4 + j]: column j of each half, rows 0 to 3 and 4 to 7.
+  for (int j = 0; j < 4; ++j) {
+    put(j, _mm256_permute2x128_si256(r[j], r[4 + j], 0x20));
+    put(4 + j, _mm256_permute2x128_si256(r[j], r[4 + j], 0x31));
   }
 }
 

@@ -51,7 +51,7 @@ void coded_few_by_tiles(const CodedProduct& p) {
       const int64_t outputs = p.outputs(panel);
       for (int64_t d = 0; d < depth; d += kCodeStretch) {
         const int64_t here = std::min(kCodeStretch, depth - d);
-        p.codes.plain(panel, outputs, d, here, plain, here);
+        p.codes.plain(panel * kPanel, outputs, d, here, plain, here);
         kernels().multiply_few(outputs, here, plain, here, pairs + d * p.m, p.m, sums, d > 0);
       }
       if (p.m == 1)
@@ -78,7 +78,7 @@ void coded_by_tiles(const CodedProduct& p) {
       const auto rows = [&](int64_t r) { return std::min(kPanel, p.m - r * kPanel); };
       for (int64_t d = 0; d < depth; d += kCodeStretch) {
         const int64_t here = std::min(kCodeStretch, depth - d);
-        p.codes.plain(panel, outputs, d, here, plain, here);
+        p.codes.plain(panel * kPanel, outputs, d, here, plain, here);
         for (int64_t r = first; r < last; ++r)
           kernels().multiply_rows(outputs, here, plain, here, packed + r * panel_size<bf16>(p.in()) + d * kPanel,
                                   rows(r), sums + (r - first) * kPanel * kPanel, d > 0, {});
@@ -94,7 +94,7 @@ void coded_by_tiles(const CodedProduct& p) {
 const bf16* plain_panel(const CodedProduct& p, int64_t panel, int64_t apart) {
   bf16* const plain = plain_space(kPanel * apart);
   for (int64_t d = 0; d < p.in(); d += kCodeStretch)
-    p.codes.plain(panel, p.outputs(panel), d, std::min(kCodeStretch, p.in() - d), plain + d, apart);
+    p.codes.plain(panel * kPanel, p.outputs(panel), d, std::min(kCodeStretch, p.in() - d), plain + d, apart);
   return plain;
 }
 
@@ -136,10 +136,36 @@ void coded_in_lanes(const CodedProduct& p) {
   }
 }
 
-at::Tensor pack_codes(const at::Tensor& weight) {
+// With x rounded to eight bits (kernels/int8.h), any number of rows.
+void coded_by_int8(const CodedProduct& p) {
+  const int64_t ld = p.codes.filled();
+  const at::Tensor number = at::empty({p.m, ld}, at::kChar), scale = at::empty({p.m, ld / 32}, at::kFloat),
+                   sum = at::empty({p.m, ld / 16}, at::kInt);
+  const Int8Rows x{data<int8_t>(number), data<float>(scale), data<int32_t>(sum), ld};
+  share(p.m, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      kernels().round_int8(p.in(), p.x + i * p.ldx, data<int8_t>(number) + i * ld, data<float>(scale) + i * ld / 32,
+                           data<int32_t>(sum) + i * ld / 16);
+  });
+  const int64_t block = std::min(p.m, kCodedRowBlock), blocks = (p.m + block - 1) / block;
+  share(blocks * p.panels(), p.m < kManyRows ? p.together() : 1, [&](int64_t begin, int64_t end) {
+    float* const sums = scratch(kCodedSums, block * kPanel);
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t panel = item / blocks, row = item % blocks * block, rows = std::min(block, p.m - row);
+      const Int8Rows some{x.number + row * ld, x.scale + row * ld / 32, x.sum + row * ld / 16, ld};
+      kernels().dots_int8(rows, some, p.codes.panel(panel), sums);
+      kernels().b16.finish(rows, p.outputs(panel), sums, kPanel, p.bias_of(panel), p.y + row * p.out() + panel * kPanel,
+                           p.out());
+    }
+  });
+}
+
+at::Tensor pack_codes(const at::Tensor& weight, bool int8) {
   const quant::Matrix* const matrix = ops::matrix_of(weight);
   require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
-  const at::Tensor packed = weight.scalar_type() == at::kBFloat16 ? Codes::pack(*matrix) : at::Tensor();
+  const at::Tensor packed = weight.scalar_type() == at::kBFloat16
+                                ? Codes::pack(*matrix, int8 ? ops::Products::Int8 : ops::Products::Exact)
+                                : at::Tensor();
   return packed.defined() ? packed : at::empty({0}, at::kByte);
 }
 
@@ -160,11 +186,31 @@ at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& packed, const Opt
     kernels().b16.widen(codes.rows(), data<bf16>(flat), wide);
     product.bias = wide;
   }
-  if (kernels().multiply_rows)
+  if (codes.int8())
+    coded_by_int8(product);
+  else if (kernels().multiply_rows)
     (product.m <= kFewRows ? coded_few_by_tiles : coded_by_tiles)(product);
   else
     (product.m >= kManyRows && kernels().lanes ? coded_in_lanes : coded_by_dots)(product);
   return y;
+}
+
+at::Tensor coded_embedding(const at::Tensor& id, const at::Tensor& packed) {
+  const Codes codes(packed);
+  const at::Tensor ids = id.flatten().to(at::kLong).contiguous();
+  const int64_t columns = codes.columns(), filled = padded_depth<bf16>(columns);
+  const at::Tensor rows = at::empty({ids.numel(), filled}, at::kBFloat16);
+  share(ids.numel(), 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = data<int64_t>(ids)[i];
+      require(row >= 0 && row < codes.rows(), Fault::Bug, "row ", row, " of ", codes.rows());
+      for (int64_t d = 0; d < columns; d += kCodeStretch)
+        codes.plain(row, 1, d, std::min(kCodeStretch, columns - d), data<bf16>(rows) + i * filled + d, filled);
+    }
+  });
+  std::vector<int64_t> sizes = id.sizes().vec();
+  sizes.push_back(columns);
+  return rows.narrow(1, 0, columns).contiguous().view(sizes);
 }
 
 // Rows [row, row + count), row a multiple of 32, as a plain tensor.
@@ -177,7 +223,7 @@ at::Tensor plain_codes(const at::Tensor& packed, int64_t row, int64_t count) {
   share((count + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t d = 0; d < columns; d += kCodeStretch)
-        codes.plain(row / kPanel + i, std::min(kPanel, count - i * kPanel), d, std::min(kCodeStretch, columns - d),
+        codes.plain(row + i * kPanel, std::min(kPanel, count - i * kPanel), d, std::min(kCodeStretch, columns - d),
                     data<bf16>(out) + i * kPanel * filled + d, filled);
   });
   return filled == columns ? out : out.narrow(1, 0, columns).contiguous();
@@ -189,5 +235,6 @@ at::Tensor plain_codes(const at::Tensor& packed, int64_t row, int64_t count) {
 TORCH_LIBRARY_IMPL(apus, CPU, m) {
   m.impl("pack_codes", apus::cpu::pack_codes);
   m.impl("coded_linear", apus::cpu::coded_linear);
+  m.impl("coded_embedding", apus::cpu::coded_embedding);
   m.impl("plain_codes", apus::cpu::plain_codes);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "base/half.h"
@@ -25,11 +26,23 @@ float power_for(const std::vector<float>& numbers) {
   return most > 0 && std::isfinite(most) ? std::ldexp(1.0f, std::clamp(14 - std::ilogb(most), -60, 60)) : 1.0f;
 }
 
-void write_numbers(const std::vector<float>& numbers, bool wide, float power, uint8_t* out) {
-  if (wide) return void(std::memcpy(out, numbers.data(), numbers.size() * sizeof(float)));
-  std::vector<uint16_t> halves(numbers.size());
-  std::transform(numbers.begin(), numbers.end(), halves.begin(), [&](float n) { return float_to_f16(n * power); });
-  std::memcpy(out, halves.data(), halves.size() * sizeof(uint16_t));
+// [rows, count] numbers as [rows / 32][groups][32 rows].
+void write_numbers(const std::vector<float>& numbers, int64_t rows, int64_t groups, bool wide, float power,
+                   uint8_t* out) {
+  const int64_t count = static_cast<int64_t>(numbers.size()) / rows;
+  share(rows, kPanel, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t g = 0; g < count; ++g) {
+        const float number = numbers[row * count + g];
+        const int64_t at = (row / kPanel * groups + g) * kPanel + row % kPanel;
+        if (wide) {
+          std::memcpy(out + at * 4, &number, 4);
+        } else {
+          const uint16_t half = float_to_f16(number * power);
+          std::memcpy(out + at * 2, &half, 2);
+        }
+      }
+  });
 }
 
 bool fits(const quant::CodeForm& form, int64_t columns) {
@@ -37,9 +50,24 @@ bool fits(const quant::CodeForm& form, int64_t columns) {
 }
 }  // namespace
 
+// The nearest whole numbers of eight bits: the book's own where it has such, or would if doubled.
+void Codes::Head::read_book(const quant::CodeBook4& from) {
+  std::copy(from.begin(), from.end(), book);
+  const auto whole = [&](float times) {
+    return std::all_of(from.begin(), from.end(),
+                       [&](float n) { return n * times == std::nearbyint(n * times) && std::abs(n * times) <= 127; });
+  };
+  float most = 0;
+  for (const float n : from) most = std::max(most, std::abs(n));
+  const float times = whole(1) ? 1 : whole(2) ? 2 : most > 0 ? 127 / most : 1;
+  for (int i = 0; i < 16; ++i) whole_book[i] = static_cast<int8_t>(std::nearbyint(from[i] * times));
+  book_factor = 1 / times, offset = whole_book[0], counts = times == 1;
+  for (int i = 0; i < 16; ++i) counts = counts && whole_book[i] == offset + i;
+}
+
 void Codes::Head::lay_out() {
-  const int64_t each = (rows * groups * scale_bytes() + 2 * kBehind - 1) / kBehind * kBehind;
-  scales_at = kHeadBytes + panels() * kPanel * row_bytes(filled());
+  const int64_t each = (panels() * kPanel * groups * scale_bytes() + 2 * kBehind - 1) / kBehind * kBehind;
+  scales_at = kHeadBytes + panels() * panel_bytes();
   zeros_at = scales_at + each;
   leasts_at = zeros_at + (zeros ? each : 0);
   bytes = leasts_at + (leasts ? each : 0);
@@ -47,47 +75,42 @@ void Codes::Head::lay_out() {
 
 // The codes of 32 rows, [32, columns] bytes, in their order.
 void Codes::write_codes(const Head& head, int64_t panel, const uint8_t* code, uint8_t* out) {
-  out += kHeadBytes + panel * kPanel * head.row_bytes(head.filled());
-  const int64_t rows = std::min(kPanel, head.rows - panel * kPanel);
-  for (int64_t first = 0; first < head.filled(); first += kCodeStretch) {
-    const int64_t depth = std::min(kCodeStretch, head.filled() - first);
-    for (int64_t r = 0; r < kPanel; ++r, out += head.row_bytes(depth)) {
-      uint8_t there[kCodeStretch] = {};
-      if (r < rows)
-        std::copy_n(code + r * head.columns + first, std::clamp<int64_t>(head.columns - first, 0, depth), there);
-      if (head.bits() == 8) {
-        std::copy_n(there, depth, out);
-        continue;
-      }
-      for (int64_t c = 0; c < depth; c += 128) {
-        uint16_t words[32];
-        const uint8_t* at = there + c;
-        for (int i = 0; i < 32; ++i)
-          words[i] = static_cast<uint16_t>(at[i] | at[32 + i] << 4 | at[64 + i] << 8 | at[96 + i] << 12);
-        std::memcpy(out + c / 2, words, sizeof words);
-      }
+  out += kHeadBytes + panel * head.panel_bytes();
+  const int64_t rows = std::min(kPanel, head.rows - panel * kPanel), step = 32 / head.bits();
+  const auto four = [&](int64_t row, int64_t column) {
+    uint32_t all = 0;
+    const int64_t there = std::min<int64_t>(4, head.columns - column);
+    if (row < rows && there > 0) std::memcpy(&all, code + row * head.columns + column, static_cast<size_t>(there));
+    return all;
+  };
+  for (int64_t column = 0; column < head.filled(); column += step)
+    for (int64_t row = 0; row < kPanel; ++row, out += 4) {
+      const uint32_t all = step == 4 ? four(row, column) : four(row, column) | four(row, column + 4) << 4;
+      std::memcpy(out, &all, 4);
     }
-  }
 }
 
-at::Tensor Codes::pack(const quant::Matrix& matrix) {
+at::Tensor Codes::pack(const quant::Matrix& matrix, ops::Products products) {
   const auto* coded = dynamic_cast<const quant::Coded*>(&matrix);
   const auto form = coded ? coded->code_form() : std::nullopt;
   const auto [rows, columns] = matrix.shape();
   if (!form || !fits(*form, columns)) return {};
-  const int64_t group = std::min(form->group, columns), groups = (columns + group - 1) / group;
-  Head head{rows, columns, form->group, groups, form->kind, form->zeros, form->leasts, group >= kWideGroup, 1, 1,
-            {},   0,       0,           0,      0};
-  std::copy(form->book.begin(), form->book.end(), head.book);
+  Head head{.rows = rows, .columns = columns, .kind = form->kind, .zeros = form->zeros, .leasts = form->leasts};
+  head.group = form->group >= columns ? head.filled() : form->group;
+  head.groups = (head.filled() + head.group - 1) / head.group;
+  head.wide = head.group >= kWideGroup, head.int8 = products == ops::Products::Int8 && head.kind != CodeKind::E4m3;
+  head.book_factor = 1;
+  if (head.kind == CodeKind::Book) head.read_book(form->book);
   head.lay_out();
   const at::Tensor packed = empty_huge(head.bytes, at::kByte);
   auto* const out = data<uint8_t>(packed);
-  const auto numbers = [&](bool there) { return std::vector<float>(there ? static_cast<size_t>(rows * groups) : 0); };
+  const int64_t count = (columns + head.group - 1) / head.group;  // that the format has a row
+  const auto numbers = [&](bool there) { return std::vector<float>(there ? static_cast<size_t>(rows * count) : 0); };
   std::vector<float> scale = numbers(true), zero = numbers(form->zeros), least = numbers(form->leasts);
   share(head.panels(), 1, [&](int64_t begin, int64_t end) {
     std::vector<uint8_t> code(static_cast<size_t>(kPanel * columns));
     for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t row = panel * kPanel, at = row * groups;
+      const int64_t row = panel * kPanel, at = row * count;
       coded->read_codes(row, std::min(kPanel, rows - row),
                         {code.data(), scale.data() + at, zero.empty() ? nullptr : zero.data() + at,
                          least.empty() ? nullptr : least.data() + at});
@@ -98,9 +121,10 @@ at::Tensor Codes::pack(const quant::Matrix& matrix) {
   const float power = head.wide ? 1 : power_for(scale), least_power = head.wide ? 1 : power_for(least);
   // Kernels read FP8 codes as 2^-8 of what they stand for.
   head.factor = (head.kind == CodeKind::E4m3 ? 256.0f : 1.0f) / power, head.least_factor = 1 / least_power;
-  write_numbers(scale, head.wide, power, out + head.scales_at);
-  if (head.zeros) write_numbers(zero, head.wide, 1, out + head.zeros_at);
-  if (head.leasts) write_numbers(least, head.wide, least_power, out + head.leasts_at);
+  const auto write = [&](const std::vector<float>& from, float by, int64_t to) {
+    if (!from.empty()) write_numbers(from, rows, head.groups, head.wide, by, out + to);
+  };
+  write(scale, power, head.scales_at), write(zero, 1, head.zeros_at), write(least, least_power, head.leasts_at);
   std::memcpy(out, &head, sizeof head);
   return packed;
 }
@@ -111,29 +135,53 @@ Codes::Codes(const at::Tensor& packed) : held_(packed), head_(reinterpret_cast<c
           Fault::Bug, "these are no codes of a weight");
 }
 
-void Codes::plain(int64_t panel, int64_t count, int64_t first, int64_t depth, bf16* out, int64_t apart) const {
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(head_);
-  const int64_t whole = std::min(kCodeStretch, head_->filled() - first), row_bytes = head_->row_bytes(whole);
-  const uint8_t* codes =
-      bytes + kHeadBytes + panel * kPanel * head_->row_bytes(head_->filled()) + kPanel * head_->row_bytes(first);
-  const int64_t step = head_->groups * head_->scale_bytes(), columns = padded_depth<bf16>(depth);
-  const uint8_t* const base = bytes + panel * kPanel * step;
-  CodeScales scales{base + head_->scales_at,
-                    head_->zeros ? base + head_->zeros_at : nullptr,
-                    head_->leasts ? base + head_->leasts_at : nullptr,
-                    head_->wide,
-                    head_->factor,
-                    head_->least_factor,
-                    head_->group};
-  const auto on = [&](const void*& p) {
-    if (p) p = static_cast<const uint8_t*>(p) + step;
+CodePanel Codes::panel(int64_t panel) const {
+  const Head& h = *head_;
+  const int64_t before = panel * kPanel * h.groups * h.scale_bytes();
+  return {bytes() + kHeadBytes + panel * h.panel_bytes(),
+          {bytes() + h.scales_at + before, h.zeros ? bytes() + h.zeros_at + before : nullptr,
+           h.leasts ? bytes() + h.leasts_at + before : nullptr, h.wide, h.factor, h.least_factor, h.group},
+          h.filled(),
+          h.bits(),
+          h.counts ? nullptr : h.whole_book,
+          h.book_factor,
+          h.counts ? h.offset : 0};
+}
+
+void Codes::plain(int64_t row, int64_t count, int64_t first, int64_t depth, bf16* out, int64_t apart) const {
+  const Head& h = *head_;
+  const int64_t columns = padded_depth<bf16>(depth), group = first / h.group, size = h.scale_bytes(),
+                groups = (first + columns - 1) / h.group - group + 1, in_panel = row % kPanel;
+  const CodePanel from = panel(row / kPanel);
+  // Row by row, all rows before the first is read: a read right behind the small writes that it spans waits for them.
+  constexpr int64_t kNumbers = kCodeStretch / 16 + 1 + 16;
+  alignas(64) uint8_t codes[kPanel][kCodeStretch], numbers[3][kPanel][kNumbers * 4];
+  const auto gather = [&](const uint8_t* at, int64_t steps, auto bytes, uint8_t* to, int64_t row_bytes) {
+    at += in_panel * bytes;
+    for (int64_t i = 0; i < steps; ++i, at += kPanel * bytes, to += bytes)
+      for (int64_t r = 0; r < count; ++r) std::memcpy(to + r * row_bytes, at + r * bytes, bytes);
   };
-  for (int64_t r = 0; r < count; ++r, codes += row_bytes, out += apart) {
-    if (head_->kind == CodeKind::Book)
-      kernels().codes4(first, columns, codes, scales, head_->book, out);
+  constexpr std::integral_constant<int, 2> kTwo;
+  constexpr std::integral_constant<int, 4> kFour;
+  gather(from.codes + first * kPanel * h.bits() / 8, columns * h.bits() / 32, kFour, codes[0], kCodeStretch);
+  const void* const all[] = {from.scales.scale, from.scales.zero, from.scales.least};
+  for (int i = 0; i < 3; ++i)
+    if (const auto* at = static_cast<const uint8_t*>(all[i])) {
+      at += group * kPanel * size;
+      if (h.wide)
+        gather(at, groups, kFour, numbers[i][0], kNumbers * 4);
+      else
+        gather(at, groups, kTwo, numbers[i][0], kNumbers * 4);
+    }
+  for (int64_t r = 0; r < count; ++r, out += apart) {
+    CodeScales scales = from.scales;
+    scales.scale = numbers[0][r];
+    if (scales.zero) scales.zero = numbers[1][r];
+    if (scales.least) scales.least = numbers[2][r];
+    if (h.kind == CodeKind::Book)
+      kernels().codes4(first, columns, codes[r], scales, h.book, out);
     else
-      (head_->kind == CodeKind::Signed ? kernels().codes8 : kernels().codes_e4m3)(first, columns, codes, scales, out);
-    on(scales.scale), on(scales.zero), on(scales.least);
+      (h.kind == CodeKind::Signed ? kernels().codes8 : kernels().codes_e4m3)(first, columns, codes[r], scales, out);
   }
 }
 
