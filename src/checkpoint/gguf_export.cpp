@@ -28,6 +28,7 @@ struct Source {
   GgufPlan::Tensor tensor;
   std::vector<std::string> from;
   int64_t heads = 0;  // above 0: rows go into the order of neighbours
+  int shift = 0;      // is added to every number
 };
 
 bool is_left_out(const std::string& name, bool tied) {
@@ -40,8 +41,8 @@ std::vector<Source> sources_of(const TensorFolder& folder, const GgufSettings& s
   std::vector<std::string> unknown;
   for (const std::string& name : folder.names()) {
     if (is_left_out(name, settings.facts.tied)) continue;
-    GgufPlace place = gguf_name(name);
-    if (place.name.empty()) place = gguf_name("model." + name);
+    GgufPlace place = gguf_name(name, *settings.family);
+    if (place.name.empty()) place = gguf_name("model." + name, *settings.family);
     if (place.name.empty()) {
       unknown.push_back(name);
       continue;
@@ -49,6 +50,7 @@ std::vector<Source> sources_of(const TensorFolder& folder, const GgufSettings& s
     const TensorEntry& entry = *folder.find(name);
     Source& source = found[place.name];
     source.tensor = {place.name, GgmlType::F32, entry.shape};
+    source.shift = is_shifted(place.name, *settings.family) ? settings.family->shift : 0;
     const bool q = place.name.find(".attn_q.") != std::string::npos,
                k = place.name.find(".attn_k.") != std::string::npos;
     if (settings.family->neighbours && (q || k)) source.heads = q ? settings.facts.heads : settings.facts.kv_heads;
@@ -105,8 +107,8 @@ GgufReport export_gguf(const GgufExport& what) {
   const TensorFolder folder(what.from);
   GgufSettings settings = gguf_settings(what.from, *what.mix, what.name);
   std::vector<Source> sources = sources_of(folder, settings);
-  if (!settings.rope_factors.empty())
-    sources.push_back({{kRopeFrequencies, GgmlType::F32, {static_cast<int64_t>(settings.rope_factors.size())}}, {}});
+  for (const auto& [name, factors] : settings.factors)
+    sources.push_back({{name, GgmlType::F32, {static_cast<int64_t>(factors.size())}}, {}});
   std::sort(sources.begin(), sources.end(),
             [](const Source& a, const Source& b) { return comes_before(a.tensor.name, b.tensor.name); });
   GgufPlan plan{std::move(settings.all), {}};
@@ -120,12 +122,15 @@ GgufReport export_gguf(const GgufExport& what) {
   GgufWriter writer(what.to, std::move(plan));
   for (size_t i = 0; i < sources.size(); ++i) {
     const Source& source = sources[i];
-    if (source.from.empty())
-      writer.add(reinterpret_cast<const std::byte*>(settings.rope_factors.data()),
-                 static_cast<int64_t>(settings.rope_factors.size() * sizeof(float)));
+    if (source.from.empty()) {
+      const std::vector<float>& factors = settings.factors.at(source.tensor.name);
+      writer.add(reinterpret_cast<const std::byte*>(factors.data()),
+                 static_cast<int64_t>(factors.size() * sizeof(float)));
+    }
     for (const std::string& name : source.from) {
       at::Tensor tensor = folder.tensor(name);
       if (source.heads > 0) tensor = as_neighbours(tensor, source.heads);
+      if (source.shift != 0) tensor = tensor.to(at::kFloat) + source.shift;
       write_rows(writer, tensor, tensors[i].type, name);
       folder.forget(name);
     }

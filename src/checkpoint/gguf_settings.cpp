@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -34,6 +35,39 @@ std::vector<float> llama3_factors(const RopeSpec& rope) {
   return out;
 }
 
+// What transformers takes it to be where the file does not say it.
+double longrope_attention(const RopeSpec& rope) {
+  if (rope.attention_factor != 0) return rope.attention_factor;
+  return rope.factor > 1 ? std::sqrt(1 + std::log(rope.factor) / std::log(rope.original_positions)) : 1;
+}
+
+bool is_of_shape(const std::string& key) {
+  static const std::set<std::string> kShape = {"model_type",
+                                               "vocab_size",
+                                               "hidden_size",
+                                               "num_hidden_layers",
+                                               "num_attention_heads",
+                                               "num_key_value_heads",
+                                               "head_dim",
+                                               "intermediate_size",
+                                               "max_position_embeddings",
+                                               "original_max_position_embeddings",
+                                               "rms_norm_eps",
+                                               "rope_theta",
+                                               "rope_scaling",
+                                               "rope_parameters",
+                                               "partial_rotary_factor",
+                                               "tie_word_embeddings",
+                                               "attention_bias",
+                                               "attention_out_bias",
+                                               "mlp_bias",
+                                               "use_bias",
+                                               "norm_topk_prob",
+                                               "decoder_sparse_step",
+                                               "mlp_only_layers"};
+  return kShape.count(key) > 0 || key.find("expert") != std::string::npos || key.starts_with("moe_");
+}
+
 class Writer {
  public:
   Writer(const fs::path& folder, const GgufMix& mix)
@@ -48,6 +82,11 @@ class Writer {
     add("general.type", GgufValue::text("model"));
     add("general.name", GgufValue::text(name));
     shape(spec);
+    for (const GgufKey& key : out_.family->keys) {
+      if (!config_.find(key.config)) continue;
+      add(own(key.file),
+          key.whole ? GgufValue::u32(config_.integer(key.config)) : GgufValue::f32(config_.number(key.config, 0)));
+    }
     rope(spec.ropes[0]);
     experts(spec);
     add("general.quantization_version", GgufValue::u32(2));
@@ -77,16 +116,21 @@ class Writer {
     if (config_.find("head_dim") || s.head_dim * s.heads != s.hidden)
       for (const char* key : {"attention.key_length", "attention.value_length"})
         add(own(key), GgufValue::u32(s.head_dim));
-    if (!out_.family->neighbours) return;
-    add(own("vocab_size"), GgufValue::u32(s.vocab));
-    add(own("rope.dimension_count"), GgufValue::u32(s.head_dim));
+    if (out_.family->neighbours) add(own("vocab_size"), GgufValue::u32(s.vocab));
+    if (out_.family->neighbours || out_.family->turns_in_part)
+      add(own("rope.dimension_count"), GgufValue::u32(spec.ropes[0].dim));
   }
 
   void rope(const RopeSpec& rope) {
     if (rope.type == "default") return;
-    if (rope.type == "llama3") return void(out_.rope_factors = llama3_factors(rope));
+    if (rope.type == "llama3") return void(out_.factors[kRopeFrequencies] = llama3_factors(rope));
     if (rope.type == "longrope" && rope.short_factor == rope.long_factor && rope.attention_factor == 1)
-      return void(out_.rope_factors.assign(rope.short_factor.begin(), rope.short_factor.end()));
+      return void(out_.factors[kRopeFrequencies].assign(rope.short_factor.begin(), rope.short_factor.end()));
+    if (rope.type == "longrope" && out_.family->two_factor_sets) {
+      out_.factors[kShortFactors].assign(rope.short_factor.begin(), rope.short_factor.end());
+      out_.factors[kLongFactors].assign(rope.long_factor.begin(), rope.long_factor.end());
+      return add(own("rope.scaling.attn_factor"), GgufValue::f32(longrope_attention(rope)));
+    }
     require(rope.type == "linear" || rope.type == "yarn", Fault::Model, where_, ": positions stretched by '", rope.type,
             "' have no place in a GGUF file of the architecture ", out_.family->architecture);
     add(own("rope.scaling.type"), GgufValue::text(rope.type));
@@ -104,15 +148,34 @@ class Writer {
     if (mixture.shared_ffn > 0) add(own("expert_shared_feed_forward_length"), GgufValue::u32(mixture.shared_ffn));
   }
 
+  // config.json as whoever reads the file takes it to be.
+  Json as_read(const DecoderSpec& spec) const {
+    Json out = Json::object();
+    for (const auto& [key, value] : json_.items())
+      if (is_of_shape(key)) out[key] = value;
+    for (const GgufKey& key : out_.family->keys)
+      if (json_.contains(key.config)) out[key.config] = json_[key.config];
+    if (out_.family->constants)
+      out.update(out_.family->constants({spec.shape.layers, spec.shape.hidden, spec.shape.heads, spec.shape.head_dim}));
+    return out;
+  }
+
   // Settings that change answers and that readers of the file would not know of.
   void refuse_what_is_lost(const DecoderSpec& spec) const {
     const auto lost = [&](bool is, const char* what) {
       require(!is, Fault::Model, where_, ": ", what, ", which a GGUF file of the architecture ",
               out_.family->architecture, " cannot say");
     };
-    lost(spec.act != Activation::Silu, "its activation is not silu");
-    lost(std::any_of(spec.window.begin(), spec.window.end(), [](int64_t w) { return w > 0; }),
-         "some of its layers look back through a window only");
+    const DecoderSpec seen = describe_model(as_read(spec));
+    lost(spec.act != seen.act, "its activation is not the usual one");
+    lost(spec.window != seen.window, "its layers look back through other windows than is usual");
+    lost(spec.rope_of != seen.rope_of || spec.ropes != seen.ropes,
+         "its layers are told positions in another way than is usual");
+    lost(spec.attention.scale != seen.attention.scale || spec.attention.softcap != seen.attention.softcap,
+         "its attention scores are scaled in another way than is usual");
+    lost(spec.logit_softcap != seen.logit_softcap || spec.logit_scale != seen.logit_scale ||
+             spec.branch_scale != seen.branch_scale || spec.embedding_scale != seen.embedding_scale,
+         "its logits, branches or embeddings are scaled in another way than is usual");
     for (const FeedForwardSpec& kind : spec.feed_forward) {
       const auto* mixture = std::get_if<MixtureSpec>(&kind);
       lost((mixture != nullptr) != out_.family->experts, "some of its layers have experts and others have none");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,7 @@ struct GgufSettings {
   const GgufFamily* family = nullptr;
   GgufModelFacts facts;
   std::vector<std::pair<std::string, GgufValue>> all;
-  std::vector<float> rope_factors;  // empty: none
+  std::map<std::string, std::vector<float>> factors;  // tensors of them: what periods are multiplied by
 };
 
 // `name` is general.name. Fault::Model for a model that such files cannot describe, or that is not written.

@@ -64,6 +64,15 @@ Json yarn(const Settings& s, double factor) {
 }
 
 Json rope_scaling(const GgufModel& model, const Settings& s, double theta) {
+  if (const auto shorter = model.factors(kShortFactors), longer = model.factors(kLongFactors); !longer.empty()) {
+    require(shorter.size() == longer.size(), Fault::Model, s.header().where, ": ", kShortFactors, " has ",
+            shorter.size(), " numbers and ", kLongFactors, " ", longer.size());
+    Json out = {{"rope_type", "longrope"},
+                {"short_factor", std::vector<double>(shorter.begin(), shorter.end())},
+                {"long_factor", std::vector<double>(longer.begin(), longer.end())}};
+    if (const auto attention = s.number("rope.scaling.attn_factor")) out["attention_factor"] = *attention;
+    return out;
+  }
   if (const auto factors = model.rope_factors(); !factors.empty())
     return scaling_of_factors(factors, theta, s.needed("context_length"));
   const std::string type = s.text("rope.scaling.type");
@@ -146,11 +155,12 @@ Json config_of_gguf(const GgufModel& model) {
   const double theta = s.number("rope.freq_base").value_or(10000);
   const int64_t heads = s.needed("attention.head_count"), hidden = s.needed("embedding_length");
   require(heads > 0, Fault::Model, header.where, ": '", model.key("attention.head_count"), "' must be above 0");
-  const int64_t head = s.integer("attention.key_length").value_or(hidden / heads);
+  const int64_t head = s.integer("attention.key_length").value_or(hidden / heads),
+                turned = s.integer("rope.dimension_count").value_or(head);
   require(s.integer("attention.value_length").value_or(head) == head &&
-              s.integer("rope.dimension_count").value_or(head) == head,
-          Fault::Model, header.where,
-          ": heads that turn in part, or whose keys and values differ in size, are not read");
+              (turned == head || (family.turns_in_part && turned > 0 && turned < head)),
+          Fault::Model, header.where, ": heads of the architecture '", family.architecture,
+          "' that turn in part, or whose keys and values differ in size, are not read");
   Json config = {{"architectures", {family.class_name}},
                  {"model_type", family.model_type},
                  {"vocab_size", table->shape[0]},
@@ -167,6 +177,13 @@ Json config_of_gguf(const GgufModel& model) {
                  {"attention_bias", model.find("model.layers.0.self_attn.q_proj.bias") != nullptr},
                  {"torch_dtype", dtype_of(model)}};
   if (const auto ffn = s.integer("feed_forward_length")) config["intermediate_size"] = *ffn;
+  if (turned != head) config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head);
+  for (const GgufKey& key : family.keys)
+    if (const auto whole = key.whole ? s.integer(key.file) : std::nullopt)
+      config[key.config] = *whole;
+    else if (const auto number = key.whole ? std::nullopt : s.number(key.file))
+      config[key.config] = *number;
+  if (family.constants) config.update(family.constants({s.needed("block_count"), hidden, heads, head}));
   if (family.experts) add_experts(config, model, s);
   if (Json scaling = rope_scaling(model, s, theta); !scaling.is_null()) config["rope_scaling"] = std::move(scaling);
   add_ids(config, header);

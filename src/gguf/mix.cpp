@@ -61,6 +61,8 @@ class Chooser {
     if (has(name, "attn_k.weight") && model_.experts == 8) return GgmlType::Q8_0;
     if (has(name, "attn_output.weight") && model_.experts == 8 && mix_.base == GgmlType::Q4_K) return GgmlType::Q5_K;
     if (has(name, "ffn_down")) return down_of_feed_forward(name);
+    if (has(name, "attn_qkv.weight") && mix_.kind == Kind::Medium)
+      return mix_.base == GgmlType::Q4_K ? GgmlType::Q5_K : GgmlType::Q6_K;
     return mix_.base;
   }
 

@@ -39,8 +39,11 @@ const std::byte* GgufSlice::row(int64_t i) const {
 }
 
 void GgufSlice::read_rows(int64_t first, int64_t count, float* out) const {
-  if (heads == 0) return ggml_read(type, row(first), out, count * width());
-  for (int64_t i = 0; i < count; ++i) ggml_read(type, row(first + i), out + i * width(), width());
+  if (heads == 0)
+    ggml_read(type, row(first), out, count * width());
+  else
+    for (int64_t i = 0; i < count; ++i) ggml_read(type, row(first + i), out + i * width(), width());
+  for (int64_t i = 0; shift != 0 && i < count * width(); ++i) out[i] -= static_cast<float>(shift);
 }
 
 std::shared_ptr<const GgufModel> GgufModel::open(const fs::path& path) {
@@ -92,18 +95,21 @@ int64_t GgufModel::heads_of(const std::string& gguf) const {
 
 void GgufModel::add(const Part& part, const GgufTensor& t, std::vector<std::string>& unknown) {
   const std::byte* data = part.file->data() + t.begin;
-  if (t.name == kRopeFrequencies && t.type == GgmlType::F32) {
-    rope_ = data, rope_count_ = t.numel();
-    return;
-  }
-  const std::string name = hf_name(t.name);
+  for (const char* name : {kRopeFrequencies, kShortFactors, kLongFactors})
+    if (t.name == name && t.type == GgmlType::F32) {
+      auto& factors = factors_[name];
+      factors.resize(static_cast<size_t>(t.numel()));
+      std::memcpy(factors.data(), data, factors.size() * sizeof(float));
+      return;
+    }
+  const std::string name = hf_name(t.name, *family_);
   if (name.empty()) return unknown.push_back(t.name);
   const int64_t heads = heads_of(t.name);
   require(heads >= 0 && (heads == 0 || (t.shape[0] % heads == 0 && t.shape[0] / heads % 2 == 0)), Fault::Model,
           part.header.where, ": tensor '", t.name, "': ", t.shape[0], " rows are no ", heads, " heads of an even size");
   const size_t star = name.find('*');
   if (star == std::string::npos) {
-    tensors_[name] = {t.type, t.shape, data, t.bytes, heads};
+    tensors_[name] = {t.type, t.shape, data, t.bytes, heads, is_shifted(t.name, *family_) ? family_->shift : 0};
     return;
   }
   if (t.shape.size() != 3) return unknown.push_back(t.name);
@@ -119,10 +125,9 @@ const GgufSlice* GgufModel::find(const std::string& name) const {
   return it == tensors_.end() ? nullptr : &it->second;
 }
 
-std::vector<float> GgufModel::rope_factors() const {
-  std::vector<float> out(static_cast<size_t>(rope_count_));
-  if (rope_) std::memcpy(out.data(), rope_, out.size() * sizeof(float));
-  return out;
+std::vector<float> GgufModel::factors(const char* name) const {
+  const auto it = factors_.find(name);
+  return it == factors_.end() ? std::vector<float>() : it->second;
 }
 
 bool GgufModel::maps(const void* address) const {

@@ -24,11 +24,12 @@ struct GgufSlice {
   int64_t bytes;
   // Above 0: a matrix of that many heads whose rows are in the order of neighbours.
   int64_t heads = 0;
+  int shift = 0;  // every number is larger by this than HuggingFace's
 
   int64_t rows() const { return shape.size() > 1 ? shape[0] : heads > 0 ? shape[0] : 1; }
   int64_t width() const;
   // Can be used as it lies in the file, by who knows its type.
-  bool plain() const { return heads == 0 && !ggml_form(type).quantised(); }
+  bool plain() const { return heads == 0 && shift == 0 && !ggml_form(type).quantised(); }
   // A row, by its place in HuggingFace's order.
   const std::byte* row(int64_t i) const;
   void read_rows(int64_t first, int64_t count, float* out) const;
@@ -49,7 +50,9 @@ class GgufModel {
   const std::map<std::string, GgufSlice>& tensors() const { return tensors_; }
   const GgufSlice* find(const std::string& name) const;
   // What each period of the rotary embedding is multiplied by; empty: nothing is said.
-  std::vector<float> rope_factors() const;
+  std::vector<float> rope_factors() const { return factors(kRopeFrequencies); }
+  // Of a tensor of such factors, by its name in the file.
+  std::vector<float> factors(const char* name) const;
   bool maps(const void* address) const;  // lies it in one of the files?
   void forget(const std::string& name) const;
   int64_t bytes() const;  // of the files
@@ -67,8 +70,7 @@ class GgufModel {
   std::vector<Part> parts_;
   const GgufFamily* family_ = nullptr;
   std::map<std::string, GgufSlice> tensors_;
-  const std::byte* rope_ = nullptr;
-  int64_t rope_count_ = 0;
+  std::map<std::string, std::vector<float>> factors_;
 };
 
 }  // namespace apus

@@ -126,20 +126,42 @@ TEST(GgufImport, FactorsOfPeriodsBecomeLlama3sRuleOrAList) {
 }
 
 TEST(GgufNames, GoThereAndBack) {
+  const GgufFamily& family = family_of_architecture("qwen3moe", "here");
   for (const auto& [hf, gguf] : {std::pair{"model.embed_tokens.weight", "token_embd.weight"},
                                  {"lm_head.weight", "output.weight"},
                                  {"model.layers.12.self_attn.q_proj.bias", "blk.12.attn_q.bias"},
                                  {"model.layers.0.mlp.gate.weight", "blk.0.ffn_gate_inp.weight"}}) {
-    EXPECT_EQ(hf_name(gguf), hf);
-    EXPECT_EQ(gguf_name(hf).name, gguf);
-    EXPECT_EQ(gguf_name(hf).expert, -1);
+    EXPECT_EQ(hf_name(gguf, family), hf);
+    EXPECT_EQ(gguf_name(hf, family).name, gguf);
+    EXPECT_EQ(gguf_name(hf, family).expert, -1);
   }
-  EXPECT_EQ(hf_name("blk.3.ffn_up_exps.weight"), "model.layers.3.mlp.experts.*.up_proj.weight");
-  const GgufPlace place = gguf_name("model.layers.3.mlp.experts.17.up_proj.weight");
+  EXPECT_EQ(hf_name("blk.3.ffn_up_exps.weight", family), "model.layers.3.mlp.experts.*.up_proj.weight");
+  const GgufPlace place = gguf_name("model.layers.3.mlp.experts.17.up_proj.weight", family);
   EXPECT_EQ(place.name, "blk.3.ffn_up_exps.weight");
   EXPECT_EQ(place.expert, 17);
   for (const char* name : {"blk.x.attn_q.weight", "blk.1.attn_q", "blk.1.ssm_in.weight", "weight", ""})
-    EXPECT_EQ(hf_name(name), "");
+    EXPECT_EQ(hf_name(name, family), "");
+}
+
+// The same word of HuggingFace's is another of llama.cpp's where norms stand around branches.
+TEST(GgufNames, FamiliesHaveTheirOwn) {
+  const std::string layer = "model.layers.1.", block = "blk.1.";
+  for (const auto& [architecture, hf, gguf] : {std::tuple{"llama", "post_attention_layernorm", "ffn_norm"},
+                                               {"gemma3", "post_attention_layernorm", "post_attention_norm"},
+                                               {"gemma2", "pre_feedforward_layernorm", "ffn_norm"},
+                                               {"olmo2", "post_feedforward_layernorm", "post_ffw_norm"},
+                                               {"phi3", "self_attn.qkv_proj", "attn_qkv"},
+                                               {"phi3", "mlp.gate_up_proj", "ffn_up"},
+                                               {"glm4", "post_self_attn_layernorm", "post_attention_norm"},
+                                               {"glm4", "post_attention_layernorm", "ffn_norm"},
+                                               {"seed_oss", "post_attention_layernorm", "post_attention_norm"}}) {
+    const GgufFamily& family = family_of_architecture(architecture, "here");
+    EXPECT_EQ(gguf_name(layer + hf + ".weight", family).name, block + gguf + ".weight") << architecture;
+    EXPECT_EQ(hf_name(block + gguf + ".weight", family), layer + hf + ".weight") << architecture;
+  }
+  EXPECT_TRUE(is_shifted("blk.0.attn_q_norm.weight", family_of_architecture("gemma3", "here")));
+  EXPECT_FALSE(is_shifted("blk.0.attn_q.weight", family_of_architecture("gemma3", "here")));
+  EXPECT_FALSE(is_shifted("output_norm.weight", family_of_architecture("llama", "here")));
 }
 
 TEST(GgufFolder, StandsForTheFileWhereACheckpointIsRead) {

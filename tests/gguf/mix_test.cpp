@@ -45,7 +45,7 @@ std::map<std::string, std::string> types_of(const char* mix, int64_t layers, int
   std::vector<GgufPlan::Tensor> tensors = {{"output.weight", GgmlType::F32, {100, width}},
                                            {"token_embd.weight", GgmlType::F32, {100, width}}};
   for (int64_t i = 0; i < layers; ++i)
-    for (const char* part : {"attn_norm", "attn_output", "attn_v", "ffn_down"})
+    for (const char* part : {"attn_norm", "attn_output", "attn_qkv", "attn_v", "ffn_down"})
       tensors.push_back({"blk." + std::to_string(i) + "." + part + ".weight", GgmlType::F32, {width, width}});
   choose_types(tensors, *find_mix(mix),
                {.architecture = "llama", .layers = layers, .heads = 8, .kv_heads = 2, .experts = experts});
@@ -77,6 +77,12 @@ TEST(GgufMix, MediumMixesGiveTheFirstAndLastLayersAndEveryThirdMore) {
   EXPECT_EQ(types.at("output.weight"), "Q6_K");
   EXPECT_EQ(types.at("token_embd.weight"), "Q4_K");
   EXPECT_EQ(types.at("blk.0.attn_norm.weight"), "F32");
+}
+
+TEST(GgufMix, MediumMixesGiveJoinedQueriesKeysAndValuesMore) {
+  EXPECT_EQ(types_of("q4_k_m", 2)["blk.0.attn_qkv.weight"], "Q5_K");
+  EXPECT_EQ(types_of("q5_k_m", 2)["blk.1.attn_qkv.weight"], "Q6_K");
+  EXPECT_EQ(types_of("q4_k_s", 2)["blk.0.attn_qkv.weight"], "Q4_K");
 }
 
 TEST(GgufMix, RowsThatAreNoWholeBlocksTakeAnotherFormat) {
