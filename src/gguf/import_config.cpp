@@ -171,7 +171,7 @@ Json config_of_gguf(const GgufModel& model) {
                  {"head_dim", head},
                  {"hidden_act", "silu"},
                  {"max_position_embeddings", s.needed("context_length")},
-                 {"rms_norm_eps", s.number("attention.layer_norm_rms_epsilon").value_or(1e-6)},
+                 {family.eps.config, s.number(family.eps.file).value_or(1e-6)},
                  {"rope_theta", theta},
                  {"tie_word_embeddings", model.find("lm_head.weight") == nullptr},
                  {"attention_bias", model.find("model.layers.0.self_attn.q_proj.bias") != nullptr},
