@@ -86,7 +86,7 @@ Json rope_scaling(const GgufModel& model, const Settings& s, double theta) {
 
 void add_experts(Json& config, const GgufModel& model, const Settings& s) {
   config["num_experts"] = s.needed("expert_count");
-  config["num_experts_per_tok"] = s.needed("expert_used_count");
+  config[model.family().experts_per_token] = s.needed("expert_used_count");
   const GgufSlice* gate = model.find("model.layers.0.mlp.experts.0.gate_proj.weight");
   const auto said = s.integer("expert_feed_forward_length");
   require(said || gate, Fault::Model, s.header().where, ": '", model.key("expert_feed_forward_length"), "' is missing");

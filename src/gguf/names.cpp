@@ -20,6 +20,12 @@ constexpr GgufPair kGlmNames[] = {{"post_self_attn_layernorm", "post_attention_n
 constexpr GgufPair kPlainNames[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
 constexpr GgufPair kHunyuanNames[] = {{"self_attn.query_layernorm", "attn_q_norm"},
                                       {"self_attn.key_layernorm", "attn_k_norm"}};
+constexpr GgufPair kHunyuanMoeNames[] = {{"self_attn.query_layernorm", "attn_q_norm"},
+                                         {"self_attn.key_layernorm", "attn_k_norm"},
+                                         {"mlp.gate.wg", "ffn_gate_inp"},
+                                         {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+                                         {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+                                         {"mlp.shared_mlp.down_proj", "ffn_down_shexp"}};
 constexpr GgufPair kSeedNames[] = {{"post_attention_layernorm", "post_attention_norm"}};
 
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", false},
@@ -136,6 +142,13 @@ const GgufFamily kFamilies[] = {
      .model_type = "hunyuan_v1_dense",
      .class_name = "HunYuanDenseV1ForCausalLM",
      .names = kHunyuanNames},
+    {.architecture = "hunyuan-moe",
+     .model_type = "hunyuan_v1_moe",
+     .class_name = "HunYuanMoEV1ForCausalLM",
+     .names = kHunyuanMoeNames,
+     .experts = true,
+     .normalised_experts = true,
+     .experts_per_token = "moe_topk"},
 };
 
 constexpr GgufPair kOutside[] = {

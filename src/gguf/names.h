@@ -42,6 +42,7 @@ struct GgufFamily {
   bool neighbours = false;
   bool experts = false;
   bool normalised_experts = false;  // norm_topk_prob, which files do not say
+  const char* experts_per_token = "num_experts_per_tok";
 };
 
 // Fault::Model for others, naming those that are known. `where` is the file.

@@ -188,7 +188,7 @@ TEST_P(GgufFamilies, GoIntoTheFileAndComeBack) {
 INSTANTIATE_TEST_SUITE_P(Types, GgufFamilies,
                          ::testing::Values("gemma2", "gemma3", "phi3", "phi3_longrope", "smollm3", "olmo2", "granite",
                                            "glm4", "seed_oss", "ernie4_5", "llama3", "qwen3", "starcoder2", "cohere2",
-                                           "exaone4", "hunyuan_v1_dense"));
+                                           "exaone4", "hunyuan_v1_dense", "hunyuan_v1_moe"));
 
 // What such a file cannot say is refused rather than lost.
 TEST_F(GgufFamilies, AreRefusedWhereTheyDifferFromTheUsual) {
