@@ -111,7 +111,7 @@ class Writer {
       add(own("feed_forward_length"), GgufValue::u32(config_.integer("intermediate_size")));
     add(own("attention.head_count"), GgufValue::u32(s.heads));
     add(own("attention.head_count_kv"), GgufValue::u32(s.kv_heads));
-    add(own("attention.layer_norm_rms_epsilon"), GgufValue::f32(spec.norm.eps));
+    add(own(out_.family->eps.file), GgufValue::f32(spec.norm.eps));
     add(own("rope.freq_base"), GgufValue::f32(spec.ropes[0].theta));
     if (config_.find("head_dim") || s.head_dim * s.heads != s.hidden)
       for (const char* key : {"attention.key_length", "attention.value_length"})
@@ -167,6 +167,8 @@ class Writer {
               out_.family->architecture, " cannot say");
     };
     const DecoderSpec seen = describe_model(as_read(spec));
+    lost(spec.attention.qkv_bias != seen.attention.qkv_bias || spec.attention.out_bias != seen.attention.out_bias,
+         "its matrices have biases where they usually have none, or none where they usually have them");
     lost(spec.act != seen.act, "its activation is not the usual one");
     lost(spec.window != seen.window, "its layers look back through other windows than is usual");
     lost(spec.rope_of != seen.rope_of || spec.ropes != seen.ropes,

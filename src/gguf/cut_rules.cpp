@@ -45,7 +45,7 @@ const std::vector<Named>& rules() {
       {{"qwen2", "deepseek-r1-qwen", "megrez"}, {nfc, by_regex(kQwen2Regex)}},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3"}, {nullptr, by_regex(kLlama3Regex), true}},
       {{"glm4", "chatglm-bpe", "dbrx", "smaug-bpe"}, {nullptr, by_regex(kLlama3Regex)}},
-      {{"gpt-2"}, {nullptr, byte_level(true)}},
+      {{"gpt-2", "exaone4"}, {nullptr, byte_level(true)}},
       {{"smollm", "refact", "starcoder", "command-r", "codeshell", "exaone", "minerva-7b"}, {nullptr, single_digits()}},
       {{"tekken"}, {nullptr, by_regex(kTekkenRegex), true}},
       {{"gpt-4o", "llama4"}, {nullptr, by_regex(kGpt4oRegex), true}},

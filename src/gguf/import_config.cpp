@@ -86,7 +86,7 @@ Json rope_scaling(const GgufModel& model, const Settings& s, double theta) {
 
 void add_experts(Json& config, const GgufModel& model, const Settings& s) {
   config["num_experts"] = s.needed("expert_count");
-  config["num_experts_per_tok"] = s.needed("expert_used_count");
+  config[model.family().experts_per_token] = s.needed("expert_used_count");
   const GgufSlice* gate = model.find("model.layers.0.mlp.experts.0.gate_proj.weight");
   const auto said = s.integer("expert_feed_forward_length");
   require(said || gate, Fault::Model, s.header().where, ": '", model.key("expert_feed_forward_length"), "' is missing");
@@ -171,7 +171,7 @@ Json config_of_gguf(const GgufModel& model) {
                  {"head_dim", head},
                  {"hidden_act", "silu"},
                  {"max_position_embeddings", s.needed("context_length")},
-                 {"rms_norm_eps", s.number("attention.layer_norm_rms_epsilon").value_or(1e-6)},
+                 {family.eps.config, s.number(family.eps.file).value_or(1e-6)},
                  {"rope_theta", theta},
                  {"tie_word_embeddings", model.find("lm_head.weight") == nullptr},
                  {"attention_bias", model.find("model.layers.0.self_attn.q_proj.bias") != nullptr},

@@ -17,6 +17,15 @@ constexpr GgufPair kGlmNames[] = {{"post_self_attn_layernorm", "post_attention_n
                                   {"post_attention_layernorm", "ffn_norm"},
                                   {"post_mlp_layernorm", "post_ffw_norm"},
                                   {"mlp.gate_up_proj", "ffn_up"}};
+constexpr GgufPair kPlainNames[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
+constexpr GgufPair kHunyuanNames[] = {{"self_attn.query_layernorm", "attn_q_norm"},
+                                      {"self_attn.key_layernorm", "attn_k_norm"}};
+constexpr GgufPair kHunyuanMoeNames[] = {{"self_attn.query_layernorm", "attn_q_norm"},
+                                         {"self_attn.key_layernorm", "attn_k_norm"},
+                                         {"mlp.gate.wg", "ffn_gate_inp"},
+                                         {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+                                         {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+                                         {"mlp.shared_mlp.down_proj", "ffn_down_shexp"}};
 constexpr GgufPair kSeedNames[] = {{"post_attention_layernorm", "post_attention_norm"}};
 
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", false},
@@ -30,6 +39,14 @@ constexpr GgufKey kGraniteKeys[] = {{"attention_multiplier", "attention.scale", 
                                     {"embedding_multiplier", "embedding_scale", false},
                                     {"residual_multiplier", "residual_scale", false},
                                     {"logits_scaling", "logit_scale", false}};
+constexpr GgufKey kCohere2Keys[] = {{"logit_scale", "logit_scale", false},
+                                    {"sliding_window", "attention.sliding_window", true},
+                                    {"vocab_size", "vocab_size", true}};
+constexpr GgufKey kExaone4Keys[] = {{"sliding_window", "attention.sliding_window", true},
+                                    {"vocab_size", "vocab_size", true}};
+constexpr GgufKey kStarcoder2Keys[] = {{"sliding_window", "attention.sliding_window", true}};
+// Of norms that take the mean off.
+constexpr const char* kEpsilon = "attention.layer_norm_epsilon";
 
 // The largest model of either generation divides scores by another number than the size of a head.
 int64_t gemma_scale(const GgufSizes& s, int64_t layers_of_largest) {
@@ -44,6 +61,12 @@ Json gemma3_constants(const GgufSizes& s) {
           {"rope_local_base_freq", 10000.0},
           {"sliding_window_pattern", 6}};
 }
+// Only the largest model looks back through windows.
+Json exaone4_constants(const GgufSizes& s) {
+  if (s.layers == 64) return {{"sliding_window_pattern", 4}};
+  return {{"sliding_window", nullptr}};
+}
+Json starcoder2_constants(const GgufSizes&) { return {{"hidden_act", "gelu_pytorch_tanh"}, {"use_bias", true}}; }
 Json smollm3_constants(const GgufSizes&) { return {{"no_rope_layer_interval", 4}}; }
 
 const GgufFamily kFamilies[] = {
@@ -96,6 +119,36 @@ const GgufFamily kFamilies[] = {
      .turns_in_part = true},
     {.architecture = "seed_oss", .model_type = "seed_oss", .class_name = "SeedOssForCausalLM", .names = kSeedNames},
     {.architecture = "ernie4_5", .model_type = "ernie4_5", .class_name = "Ernie4_5ForCausalLM"},
+    {.architecture = "starcoder2",
+     .model_type = "starcoder2",
+     .class_name = "Starcoder2ForCausalLM",
+     .names = kPlainNames,
+     .keys = kStarcoder2Keys,
+     .eps = {"norm_epsilon", kEpsilon, false},
+     .constants = starcoder2_constants},
+    {.architecture = "cohere2",
+     .model_type = "cohere2",
+     .class_name = "Cohere2ForCausalLM",
+     .keys = kCohere2Keys,
+     .eps = {"layer_norm_eps", kEpsilon, false},
+     .turns_in_part = true},
+    {.architecture = "exaone4",
+     .model_type = "exaone4",
+     .class_name = "Exaone4ForCausalLM",
+     .names = kNormsAround,
+     .keys = kExaone4Keys,
+     .constants = exaone4_constants},
+    {.architecture = "hunyuan-dense",
+     .model_type = "hunyuan_v1_dense",
+     .class_name = "HunYuanDenseV1ForCausalLM",
+     .names = kHunyuanNames},
+    {.architecture = "hunyuan-moe",
+     .model_type = "hunyuan_v1_moe",
+     .class_name = "HunYuanMoEV1ForCausalLM",
+     .names = kHunyuanMoeNames,
+     .experts = true,
+     .normalised_experts = true,
+     .experts_per_token = "moe_topk"},
 };
 
 constexpr GgufPair kOutside[] = {

@@ -32,6 +32,7 @@ struct GgufFamily {
   const char* class_name;                // "Qwen3MoeForCausalLM"
   std::span<const GgufPair> names = {};  // those that differ from most families'
   std::span<const GgufKey> keys = {};
+  GgufKey eps = {"rms_norm_eps", "attention.layer_norm_rms_epsilon", false};  // what norms add to the variance
   // Settings of config.json that files do not say, as llama.cpp takes them to be.
   Json (*constants)(const GgufSizes& sizes) = nullptr;
   bool two_factor_sets = false;  // longrope's: tensors of factors for short and for long texts
@@ -41,6 +42,7 @@ struct GgufFamily {
   bool neighbours = false;
   bool experts = false;
   bool normalised_experts = false;  // norm_topk_prob, which files do not say
+  const char* experts_per_token = "num_experts_per_tok";
 };
 
 // Fault::Model for others, naming those that are known. `where` is the file.

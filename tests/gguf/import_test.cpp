@@ -154,7 +154,10 @@ TEST(GgufNames, FamiliesHaveTheirOwn) {
                                                {"phi3", "mlp.gate_up_proj", "ffn_up"},
                                                {"glm4", "post_self_attn_layernorm", "post_attention_norm"},
                                                {"glm4", "post_attention_layernorm", "ffn_norm"},
-                                               {"seed_oss", "post_attention_layernorm", "post_attention_norm"}}) {
+                                               {"seed_oss", "post_attention_layernorm", "post_attention_norm"},
+                                               {"starcoder2", "mlp.c_proj", "ffn_down"},
+                                               {"exaone4", "post_attention_layernorm", "post_attention_norm"},
+                                               {"hunyuan-dense", "self_attn.key_layernorm", "attn_k_norm"}}) {
     const GgufFamily& family = family_of_architecture(architecture, "here");
     EXPECT_EQ(gguf_name(layer + hf + ".weight", family).name, block + gguf + ".weight") << architecture;
     EXPECT_EQ(hf_name(block + gguf + ".weight", family), layer + hf + ".weight") << architecture;
