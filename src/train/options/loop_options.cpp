@@ -45,7 +45,8 @@ void LoopOptions::fields(OptionTable& v) {
       .noted();
   v("moe_token_drop_policy", moe_token_drop_policy,
     "--moe_expert_capacity_factor: which tokens an expert takes: those that like it best, or those that come first")
-      .choices({"probs", "position"});
+      .choices({"probs", "position"})
+      .noted();
   v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
 }
 
