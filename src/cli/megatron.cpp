@@ -76,8 +76,7 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
   say({"overlap_param_gather", "overlap_grad_reduce", "overlap_p2p_comm", "tp_comm_overlap",
        "distributed_timeout_minutes", "distributed_backend", "align_param_gather"},
       "messages travel while the ranks compute");
-  say({"moe_token_drop_policy", "moe_pad_expert_input_to_capacity"},
-      "an expert takes all tokens that are sent to it, and none is dropped");
+  say({"moe_pad_expert_input_to_capacity"}, "tokens are packed, there is no padding");
   say({"num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"},
       "a process runs one piece of the layers, not several in turn: it waits longer, the losses are the same");
   say({"async_save"}, "training waits until a checkpoint is written");
@@ -119,8 +118,6 @@ const std::map<std::string, Refusal> kRefused = {
     {"mcore_model", {"checkpoints are HuggingFace's: give the model's folder as --model", {}}},
     {"mcore_adapter", {"adapters are PEFT's: --adapters, or --resume_from_checkpoint to go on with a run", {}}},
     {"load", {"checkpoints are HuggingFace's: --model, or --resume_from_checkpoint to go on with a run", {}}},
-    {"moe_expert_capacity_factor",
-     {"an expert takes all tokens that are sent to it, and none is dropped: leave it out", {}}},
     {"calculate_per_token_loss", {"losses are means over all tokens of an update", {"true"}}},
     {"fp8_format", {"weights are trained in --torch_dtype bfloat16 or float32: leave the fp8 flags out", {}}},
     {"fp8_recipe", {"see --fp8_format", {}}},

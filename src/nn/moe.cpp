@@ -302,7 +302,8 @@ at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   at::Tensor logits = gate_(x_TD, s);
   if (training.router && logits.requires_grad()) logits = AttachBalance::apply(logits, training.router);
   const ops::Routing routing =
-      route(logits, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor());
+      within_capacity(route(logits, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor()),
+                      spec_.experts, training.capacity);
   // The second run of a layer brings tokens that were counted already.
   const bool counted = training.memo && training.memo->again();
   // The loss counts the experts that the router itself likes best, as HuggingFace's does, whatever a correction chose.

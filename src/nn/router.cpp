@@ -4,11 +4,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <limits>
 
 namespace apus {
@@ -48,6 +51,30 @@ ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t 
   if (form.normalise) weight_Tk = weight_Tk / (weight_Tk.sum(-1, /*keepdim=*/true) + 1e-20);
   if (form.scale != 1) weight_Tk = weight_Tk * form.scale;
   return {weight_Tk.to(logits_TE.scalar_type()), expert_Tk};
+}
+
+ops::Routing within_capacity(ops::Routing routing, int64_t experts, const ExpertCapacity& capacity) {
+  const int64_t choices = routing.expert_Tk.numel();
+  if (capacity.factor <= 0 || choices == 0) return routing;
+  const auto room =
+      static_cast<int64_t>(std::ceil(static_cast<double>(choices) / static_cast<double>(experts) * capacity.factor));
+  at::Tensor kept_Tk;
+  {
+    at::NoGradGuard choosing;
+    // The choices in the order in which experts take them, and then those of each expert together.
+    const at::Tensor expert = routing.expert_Tk.flatten();
+    at::Tensor order = at::arange(choices, expert.options());
+    if (!capacity.by_position)
+      order = std::get<1>(routing.weight_Tk.detach().flatten().sort(/*stable=*/true, 0, /*descending=*/true));
+    const auto [by_expert, again] = expert.index_select(0, order).sort(/*stable=*/true, 0, /*descending=*/false);
+    const at::Tensor sent =
+        at::zeros({experts}, expert.options()).scatter_add(0, expert, at::ones({choices}, expert.options()));
+    const at::Tensor first = sent.cumsum(0) - sent;
+    const at::Tensor taken = at::arange(choices, expert.options()) - first.index_select(0, by_expert) < room;
+    kept_Tk = at::zeros({choices}, taken.options()).scatter(0, order.index_select(0, again), taken);
+  }
+  routing.weight_Tk = routing.weight_Tk * kept_Tk.view_as(routing.expert_Tk).to(routing.weight_Tk.scalar_type());
+  return routing;
 }
 
 }  // namespace apus

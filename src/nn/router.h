@@ -11,4 +11,7 @@ namespace apus {
 ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,
                    const at::Tensor& correction_E);
 
+// Without what is sent to experts beyond their capacity: such a choice counts nothing.
+ops::Routing within_capacity(ops::Routing routing, int64_t experts, const ExpertCapacity& capacity);
+
 }  // namespace apus

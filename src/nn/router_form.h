@@ -21,6 +21,12 @@ struct RouterForm {
   bool operator==(const RouterForm&) const = default;
 };
 
+// What an expert takes in training: `factor` times the tokens that it would get if all got alike, and no more; 0: all.
+struct ExpertCapacity {
+  double factor = 0;
+  bool by_position = false;  // the first ones; else those that weigh it most
+};
+
 struct MixtureNames {
   const char* block = "mlp";
   const char* router = "gate";

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "nn/memo.h"
+#include "nn/router_form.h"
 #include "nn/step.h"
 
 namespace apus {
@@ -22,6 +23,8 @@ struct TrainingStep {
   uint64_t dropout_seed = 0;
   // Mixture of experts: where the balance loss is collected.
   std::shared_ptr<RouterLoss> router;
+  // And how many tokens an expert takes.
+  ExpertCapacity capacity = {};
   // A head tied to the embedding: where embed() leaves the table for the head.
   std::shared_ptr<at::Tensor> table;
   // Where several ranks share out the tokens: layers are given this rank's alone, all else in the step is of all.

@@ -105,6 +105,8 @@ at::Tensor hidden_states(const Batch& batch, Step& step, const RunTokens& run) {
   TrainingStep training = training_of(step);
   require(!training.router, Fault::Usage,
           "--share_prefix true reads a prompt once, and --router_aux_loss_coef counts every token: set it to 0");
+  require(training.capacity.factor == 0, Fault::Usage,
+          "--share_prefix true reads a prompt once, and --moe_expert_capacity_factor counts every token: set it to 0");
   training.key_K = here(tree.key_K);
   Step own = moved(tree.step, device);
   own.routed = step.routed, own.adapters = step.adapters;

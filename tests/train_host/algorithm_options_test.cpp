@@ -151,7 +151,9 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "asft_alpha",
                                                      "eaft_alpha",
                                                      "clip_in_backward",
-                                                     "router_aux_loss_coef"}));
+                                                     "router_aux_loss_coef",
+                                                     "moe_expert_capacity_factor",
+                                                     "moe_token_drop_policy"}));
   EXPECT_EQ(keys(parsed("sft", {"--tuner_type", "full"}).exact),
             (std::set<std::string>{
                 "tuner_type", "per_device_train_batch_size", "data_seed", "streaming", "packing",

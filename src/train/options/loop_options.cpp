@@ -37,6 +37,16 @@ void LoopOptions::fields(OptionTable& v) {
     "mixture of experts: weight of the loss that keeps experts busy alike")
       .at_least(0)
       .noted();
+  v("moe_expert_capacity_factor", moe_expert_capacity_factor,
+    "mixture of experts: in training an expert takes so many times its even share of a micro-batch's tokens at most; "
+    "0: "
+    "all that are sent to it")
+      .at_least(0)
+      .noted();
+  v("moe_token_drop_policy", moe_token_drop_policy,
+    "--moe_expert_capacity_factor: which tokens an expert takes: those that like it best, or those that come first")
+      .choices({"probs", "position"})
+      .noted();
   v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
 }
 

@@ -21,6 +21,9 @@ struct LoopOptions {
   // How it clips: "second_pass", "last_norm"; absent: it does not.
   std::optional<std::string> clip_in_backward;
   double router_aux_loss_coef = 0;
+  // Above 0: an expert takes this times its even share of a micro-batch's tokens, and these of them (nn/router.h).
+  double moe_expert_capacity_factor = 0;
+  std::string moe_token_drop_policy = "probs";
   int64_t max_bad_steps = 10;  // updates in a row without finite gradients that end the run
   std::string save_strategy = "steps";
   std::optional<std::string> eval_strategy;
