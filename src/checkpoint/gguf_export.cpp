@@ -50,7 +50,7 @@ std::vector<Source> sources_of(const TensorFolder& folder, const GgufSettings& s
     const TensorEntry& entry = *folder.find(name);
     Source& source = found[place.name];
     source.tensor = {place.name, GgmlType::F32, entry.shape};
-    source.shift = is_shifted(place.name, *settings.family) ? settings.family->shift : 0;
+    source.shift = shift_of(place.name, *settings.family);
     const bool q = place.name.find(".attn_q.") != std::string::npos,
                k = place.name.find(".attn_k.") != std::string::npos;
     if (settings.family->neighbours && (q || k)) source.heads = q ? settings.facts.heads : settings.facts.kv_heads;

@@ -35,12 +35,7 @@ std::vector<float> llama3_factors(const RopeSpec& rope) {
   return out;
 }
 
-// What transformers takes it to be where the file does not say it.
-double longrope_attention(const RopeSpec& rope) {
-  if (rope.attention_factor != 0) return rope.attention_factor;
-  return rope.factor > 1 ? std::sqrt(1 + std::log(rope.factor) / std::log(rope.original_positions)) : 1;
-}
-
+// What of config.json the file says by itself, or by its tensors.
 bool is_of_shape(const std::string& key) {
   static const std::set<std::string> kShape = {"model_type",
                                                "vocab_size",
@@ -129,7 +124,7 @@ class Writer {
     if (rope.type == "longrope" && out_.family->two_factor_sets) {
       out_.factors[kShortFactors].assign(rope.short_factor.begin(), rope.short_factor.end());
       out_.factors[kLongFactors].assign(rope.long_factor.begin(), rope.long_factor.end());
-      return add(own("rope.scaling.attn_factor"), GgufValue::f32(longrope_attention(rope)));
+      return add(own("rope.scaling.attn_factor"), GgufValue::f32(rope_frequencies(rope, 1).scale));
     }
     require(rope.type == "linear" || rope.type == "yarn", Fault::Model, where_, ": positions stretched by '", rope.type,
             "' have no place in a GGUF file of the architecture ", out_.family->architecture);

@@ -109,7 +109,7 @@ void GgufModel::add(const Part& part, const GgufTensor& t, std::vector<std::stri
           part.header.where, ": tensor '", t.name, "': ", t.shape[0], " rows are no ", heads, " heads of an even size");
   const size_t star = name.find('*');
   if (star == std::string::npos) {
-    tensors_[name] = {t.type, t.shape, data, t.bytes, heads, is_shifted(t.name, *family_) ? family_->shift : 0};
+    tensors_[name] = {t.type, t.shape, data, t.bytes, heads, shift_of(t.name, *family_)};
     return;
   }
   if (t.shape.size() != 3) return unknown.push_back(t.name);

@@ -19,13 +19,11 @@ constexpr GgufPair kGlmNames[] = {{"post_self_attn_layernorm", "post_attention_n
                                   {"mlp.gate_up_proj", "ffn_up"}};
 constexpr GgufPair kPlainNames[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
 constexpr GgufPair kHunyuanNames[] = {{"self_attn.query_layernorm", "attn_q_norm"},
-                                      {"self_attn.key_layernorm", "attn_k_norm"}};
-constexpr GgufPair kHunyuanMoeNames[] = {{"self_attn.query_layernorm", "attn_q_norm"},
-                                         {"self_attn.key_layernorm", "attn_k_norm"},
-                                         {"mlp.gate.wg", "ffn_gate_inp"},
-                                         {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
-                                         {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
-                                         {"mlp.shared_mlp.down_proj", "ffn_down_shexp"}};
+                                      {"self_attn.key_layernorm", "attn_k_norm"},
+                                      {"mlp.gate.wg", "ffn_gate_inp"},
+                                      {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+                                      {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+                                      {"mlp.shared_mlp.down_proj", "ffn_down_shexp"}};
 constexpr GgufPair kSeedNames[] = {{"post_attention_layernorm", "post_attention_norm"}};
 
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", false},
@@ -145,7 +143,7 @@ const GgufFamily kFamilies[] = {
     {.architecture = "hunyuan-moe",
      .model_type = "hunyuan_v1_moe",
      .class_name = "HunYuanMoEV1ForCausalLM",
-     .names = kHunyuanMoeNames,
+     .names = kHunyuanNames,
      .experts = true,
      .normalised_experts = true,
      .experts_per_token = "moe_topk"},
@@ -269,8 +267,8 @@ GgufPlace gguf_name(const std::string& hf, const GgufFamily& family) {
   return {str(kGgufLayer, p.layer, ".", pair->gguf, p.ending), expert};
 }
 
-bool is_shifted(const std::string& gguf, const GgufFamily& family) {
-  return family.shift != 0 && gguf.ends_with("norm.weight");
+int shift_of(const std::string& gguf, const GgufFamily& family) {
+  return gguf.ends_with("norm.weight") ? family.shift : 0;
 }
 
 }  // namespace apus

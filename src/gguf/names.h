@@ -58,8 +58,8 @@ struct GgufPlace {
   int64_t expert = -1;
 };
 GgufPlace gguf_name(const std::string& hf, const GgufFamily& family);
-// Whether it is a norm whose weights the file has larger by family.shift.
-bool is_shifted(const std::string& gguf, const GgufFamily& family);
+// By what the file has this tensor's numbers larger: family.shift in norms, else 0.
+int shift_of(const std::string& gguf, const GgufFamily& family);
 
 inline constexpr const char* kRopeFrequencies = "rope_freqs.weight";  // of Llama 3: what each period is multiplied by
 // Of longrope: the same for texts up to the context before scaling, and for longer ones.

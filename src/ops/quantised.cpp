@@ -221,12 +221,12 @@ at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // Of a weight that is held quantised: bytes that the other two understand; none: this device keeps it as it is.
+  // Of a weight that is held quantised: bytes that the others understand; none: this device keeps it as it is.
   m.def("pack_codes(Tensor weight, bool int8) -> Tensor");
   m.def("coded_linear(Tensor x, Tensor codes, Tensor? bias) -> Tensor");
-  // Rows of the weight from `row` on, a multiple of 32.
-  // -> the rows of ids
+  // The rows of ids.
   m.def("coded_embedding(Tensor id, Tensor codes) -> Tensor");
+  // Rows of the weight from `row` on, a multiple of 32.
   m.def("plain_codes(Tensor codes, int row, int count) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {

@@ -93,9 +93,13 @@ void fill(Model& model, const Json& config, const std::string& folder, LoadOptio
   model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
 }
 
-// Scores are exact; answers are as their flag says.
-ops::Products products_of(const EngineOptions* engine) {
-  return engine && engine->quant_compute == "int8" ? ops::Products::Int8 : ops::Products::Exact;
+// Scores are exact, and have no engine; answers are as their flag says.
+LoadOptions load_options(const LoadedModel& loaded, const EngineOptions* engine) {
+  const bool int8 = engine && engine->quant_compute == "int8";
+  return {.dtype = loaded.dtype,
+          .device = loaded.device.device,
+          .products = int8 ? ops::Products::Int8 : ops::Products::Exact,
+          .answers_only = engine != nullptr};
 }
 
 // What all weights take, and as what: "0.99 GB, bfloat16" or "0.47 GB, of which 0.20 GB quantised, bfloat16".
@@ -179,11 +183,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const OpenedAdapter& adapt
   loaded.device = loaded.spread ? loaded.spread->home() : ranks ? ranks->device() : open_device(o.device);
   if (ranks) ranks->place(model);
   try {
-    const LoadOptions how{.dtype = loaded.dtype,
-                          .device = loaded.device.device,
-                          .products = products_of(engine),
-                          .answers_only = engine != nullptr};
-    fill(model, loaded.config, o.model, how, adapter, quantise);
+    fill(model, loaded.config, o.model, load_options(loaded, engine), adapter, quantise);
   } catch (const c10::Error& e) {
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
@@ -348,10 +348,7 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions,
                 " positions that the checkpoint was made for");
   if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
-  const LoadOptions how{.dtype = in.loaded.dtype,
-                        .device = in.loaded.device.device,
-                        .products = products_of(&engine),
-                        .answers_only = true};
+  const LoadOptions how = load_options(in.loaded, &engine);
   const auto from = std::make_shared<Source>(Source{.model = std::move(in.loaded.model),
                                                     .config = in.loaded.config,
                                                     .how = how,

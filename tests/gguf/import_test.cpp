@@ -162,9 +162,9 @@ TEST(GgufNames, FamiliesHaveTheirOwn) {
     EXPECT_EQ(gguf_name(layer + hf + ".weight", family).name, block + gguf + ".weight") << architecture;
     EXPECT_EQ(hf_name(block + gguf + ".weight", family), layer + hf + ".weight") << architecture;
   }
-  EXPECT_TRUE(is_shifted("blk.0.attn_q_norm.weight", family_of_architecture("gemma3", "here")));
-  EXPECT_FALSE(is_shifted("blk.0.attn_q.weight", family_of_architecture("gemma3", "here")));
-  EXPECT_FALSE(is_shifted("output_norm.weight", family_of_architecture("llama", "here")));
+  EXPECT_EQ(shift_of("blk.0.attn_q_norm.weight", family_of_architecture("gemma3", "here")), 1);
+  EXPECT_EQ(shift_of("blk.0.attn_q.weight", family_of_architecture("gemma3", "here")), 0);
+  EXPECT_EQ(shift_of("output_norm.weight", family_of_architecture("llama", "here")), 0);
 }
 
 TEST(GgufFolder, StandsForTheFileWhereACheckpointIsRead) {

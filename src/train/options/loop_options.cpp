@@ -39,8 +39,7 @@ void LoopOptions::fields(OptionTable& v) {
       .noted();
   v("moe_expert_capacity_factor", moe_expert_capacity_factor,
     "mixture of experts: in training an expert takes so many times its even share of a micro-batch's tokens at most; "
-    "0: "
-    "all that are sent to it")
+    "0: all that are sent to it")
       .at_least(0)
       .noted();
   v("moe_token_drop_policy", moe_token_drop_policy,

@@ -163,9 +163,7 @@ void coded_by_int8(const CodedProduct& p) {
 at::Tensor pack_codes(const at::Tensor& weight, bool int8) {
   const quant::Matrix* const matrix = ops::matrix_of(weight);
   require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
-  const at::Tensor packed = weight.scalar_type() == at::kBFloat16
-                                ? Codes::pack(*matrix, int8 ? ops::Products::Int8 : ops::Products::Exact)
-                                : at::Tensor();
+  const at::Tensor packed = weight.scalar_type() == at::kBFloat16 ? Codes::pack(*matrix, int8) : at::Tensor();
   return packed.defined() ? packed : at::empty({0}, at::kByte);
 }
 

@@ -90,7 +90,7 @@ void Codes::write_codes(const Head& head, int64_t panel, const uint8_t* code, ui
     }
 }
 
-at::Tensor Codes::pack(const quant::Matrix& matrix, ops::Products products) {
+at::Tensor Codes::pack(const quant::Matrix& matrix, bool int8) {
   const auto* coded = dynamic_cast<const quant::Coded*>(&matrix);
   const auto form = coded ? coded->code_form() : std::nullopt;
   const auto [rows, columns] = matrix.shape();
@@ -98,7 +98,7 @@ at::Tensor Codes::pack(const quant::Matrix& matrix, ops::Products products) {
   Head head{.rows = rows, .columns = columns, .kind = form->kind, .zeros = form->zeros, .leasts = form->leasts};
   head.group = form->group >= columns ? head.filled() : form->group;
   head.groups = (head.filled() + head.group - 1) / head.group;
-  head.wide = head.group >= kWideGroup, head.int8 = products == ops::Products::Int8 && head.kind != CodeKind::E4m3;
+  head.wide = head.group >= kWideGroup, head.int8 = int8 && head.kind != CodeKind::E4m3;
   head.book_factor = 1;
   if (head.kind == CodeKind::Book) head.read_book(form->book);
   head.lay_out();

@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "devices/cpu/kernels/kernels.h"
-#include "ops/quantised.h"
 #include "quant/codes.h"
 #include "quant/matrix.h"
 
@@ -17,7 +16,7 @@ class Codes {
  public:
   explicit Codes(const at::Tensor& packed);
   // Undefined: this weight is in no such order, as its groups begin between the vectors of a kernel.
-  static at::Tensor pack(const quant::Matrix& matrix, ops::Products products);
+  static at::Tensor pack(const quant::Matrix& matrix, bool int8);
 
   int64_t rows() const { return head_->rows; }
   int64_t columns() const { return head_->columns; }
