@@ -25,8 +25,6 @@ struct Combination {
   std::string model_name = "the model";
   // Of answering: the model gives words, not labels, vectors or scores.
   bool gives_words = true;
-  // Rows hold images, videos or sounds.
-  bool media = false;
 
   // Processes that share out matrices, experts, layers, the tokens of rows.
   int64_t tensor = 1, experts = 1, stages = 1, tokens = 1;

@@ -87,8 +87,6 @@ class Rules {
     if (!c_.model) return;
     refuse(c_.model->experts == 0, kExperts, " ", c_.experts, ": ", c_.model_name,
            " has no experts: leave it out; --deepspeed zero3 shares out all weights");
-    refuse(c_.model->seeing != nullptr, kExperts,
-           " is not available for models that see or hear: --deepspeed zero3 makes room in another way");
     refuse(c_.model->experts > 0 && c_.experts > c_.model->experts, kExperts, " ", c_.experts, ": the layers of ",
            c_.model_name, " have ", c_.model->experts, " experts: give that many at most");
   }
@@ -108,9 +106,6 @@ class Rules {
     refuse(!c_.needs.one_process.empty(), c_.needs.one_process,
            " keeps a mean that the last process alone would know: take another one with ", kStages);
     if (!c_.model) return;
-    // All decoders of text hand on hidden states alone. A tower's features go to layers behind the first.
-    refuse(c_.model->seeing != nullptr, kStages, " is not available for ", type(),
-           " models, which see or hear: --deepspeed zero3 makes room in another way");
     refuse(c_.model->experts > 0 && c_.dora, "--use_dora on mixtures of experts is not available with ", kStages,
            ": leave it out");
   }
@@ -129,8 +124,6 @@ class Rules {
            kTokens, ", and evaluate by loss");
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
            " halves the heads of the whole model over whole rows: leave out ", kTokens);
-    refuse(c_.media, kTokens,
-           " shares out rows of text, and these hold images, videos or sounds: use --deepspeed zero3");
     if (!c_.model) return;
     refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "

@@ -23,8 +23,8 @@ class QuantisedWeights {
   virtual std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const = 0;
   // That the weight's pages of mapped files need not stay.
   virtual void forget(const std::string& layer) const = 0;
-  // Whether the weights of layers whose products need plain ones (heads, experts, embeddings) are asked for too. They
-  // are made plain then.
+  // Whether the weights of layers whose products need plain ones (heads, embeddings, experts that are one tensor) are
+  // asked for too. They are made plain then.
   virtual bool holds_any_layer() const = 0;
   // Whether tables of words may be quantised: where the file says so.
   virtual bool holds_words() const = 0;

@@ -136,8 +136,12 @@ struct OnDisk {
   at::Tensor fresh = {};  // its values, where the checkpoint has none
 };
 
+c10::Device device_of(const std::string& name, const LoadOptions& options) {
+  return options.place ? options.place(name) : options.device;
+}
+
 // The layers whose weight may stay quantised: their products are all made by ops::linear. Losses multiply by a head
-// themselves, and experts are multiplied together.
+// themselves.
 std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
   // Parts of them on several ranks or devices are plain.
   const bool words = options.answers_only && !options.place && !model.mesh() && options.quantised->holds_words();
@@ -147,6 +151,15 @@ std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
     if (of_words ? words : dynamic_cast<Linear*>(&module) != nullptr) names.insert(name + ".weight");
   });
   return names;
+}
+
+// Experts that are read alone: where products with codes are as fast as with plain numbers, which are multiplied for
+// all experts together. Parts of them on several ranks are plain.
+bool may_hold_stack(const Model& model, const OnDisk& stack, const LoadOptions& options) {
+  if (is_cut(stack.param, model.mesh()) || !ops::multiplies_codes(device_of(stack.name, options), options.dtype))
+    return false;
+  if (!stack.packed) return options.quantised && !options.made_plain && !stack.param.pieces.empty();
+  return options.answers_only && stack.tensors[1].shape[2] * 32 == stack.param.full[2];
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -199,10 +212,6 @@ bool guesses_ahead(const Model& model, const std::string& name) {
   return false;
 }
 
-c10::Device device_of(const std::string& name, const LoadOptions& options) {
-  return options.place ? options.place(name) : options.device;
-}
-
 at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dtype, bool own) {
   at::Tensor t = disk;
   if (t.scalar_type() != dtype) t = t.to(dtype);
@@ -223,12 +232,41 @@ at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source
   return ops::dequantised(*matrix, 0, matrix->shape().rows, options.dtype == at::kDouble ? at::kFloat : options.dtype);
 }
 
+// The same for products: quantised where it is.
+at::Tensor held_tensor(const OnDisk& from, size_t i, const TensorFolder& source, const LoadOptions& options) {
+  const std::string& layer = from.quantised_layer[i];
+  const c10::Device device = device_of(from.name, options);
+  if (layer.empty()) {
+    const at::Tensor plain = brought(plain_tensor(from, i, source, options), device, options.dtype, /*own=*/true);
+    source.forget(from.tensors[i].name);
+    return plain;
+  }
+  const at::Tensor weight = ops::quantised_tensor(options.quantised->open(layer, matrix_shape(from.tensors[i])),
+                                                  options.dtype, device, options.products);
+  if (!ops::matrix_of(weight)) options.quantised->forget(layer);  // the device keeps it otherwise
+  return weight;
+}
+
+at::Tensor held_mxfp4(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+  const at::Tensor blocks = source.tensor(from.tensors[0].name), scales = source.tensor(from.tensors[1].name);
+  std::vector<at::Tensor> matrices;
+  for (int64_t e = 0; e < from.param.full[0]; ++e)
+    matrices.push_back(ops::quantised_tensor(mxfp4_matrix(blocks[e], scales[e]), options.dtype,
+                                             device_of(from.name, options), options.products));
+  for (const DiskShape& t : from.tensors) source.forget(t.name);
+  return ops::quantised_stack(std::move(matrices), from.param.full);
+}
+
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options, const MeshView* mesh) {
   const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
+  if (held && packed) {
+    p.data = held_mxfp4(from, source, options);
+    return;
+  }
   if (held) {
-    p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
-                                   device_of(name, options), options.products);
-    if (!ops::matrix_of(p.data)) options.quantised->forget(quantised_layer[0]);  // the device keeps it otherwise
+    std::vector<at::Tensor> matrices;
+    for (size_t i = 0; i < tensors.size(); ++i) matrices.push_back(held_tensor(from, i, source, options));
+    p.data = whole ? matrices[0] : ops::quantised_stack(std::move(matrices), p.full);
     return;
   }
   const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
@@ -303,13 +341,15 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     OnDisk& at = plan.emplace_back(name, p, found_name);
-    const bool may_hold = at.whole && holding.count(name) > 0;
+    const bool stack = at.packed || !at.whole;
+    const bool may_hold = stack ? may_hold_stack(model, at, options) : holding.count(name) > 0;
+    at.held = at.packed && may_hold;
     for (size_t i = 0; i < at.tensors.size(); ++i) {
       auto& [disk, wanted, statistic] = at.tensors[i];
       if (options.quantised && (may_hold || options.quantised->holds_any_layer())) {
         const auto tensors = quantised_tensors(disk, model.backbone_name(), options, at.quantised_layer[i]);
         used.insert(tensors.begin(), tensors.end());
-        at.held = may_hold && !tensors.empty();
+        at.held |= may_hold && !tensors.empty();
         if (!tensors.empty()) continue;
       }
       disk = found_name(disk, at.whole ? other_name[name] : "");

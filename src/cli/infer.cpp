@@ -116,8 +116,13 @@ void take_foreign_backend(InferOptions& o, OptionTable& v) {
 // The validation rows of the run that wrote this checkpoint: those it was given, or those it split off.
 void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   const auto path = checkpoint / "args.json";
-  require(std::filesystem::exists(path), Fault::Usage, "--load_data_args: ", path.string(), " does not exist; ",
-          "name a checkpoint of a training run by --adapters or --model, or give --val_dataset");
+  if (!std::filesystem::exists(path)) {  // ms-swift talks then, too
+    v.notes.push_back(str("--load_data_args: no training run wrote ", checkpoint.string(), " (there is no ",
+                          path.filename().string(),
+                          "), so that no rows were kept and you ask yourself; name a run's checkpoint by --model or "
+                          "--adapters, or give --val_dataset"));
+    return;
+  }
   const Json args = Json::parse(read_file(path, 16 << 20), nullptr, /*allow_exceptions=*/false);
   require(args.is_object(), Fault::Usage, path.string(), " holds no JSON object");
   if (args.contains("val_dataset") && args["val_dataset"].is_array() && !args["val_dataset"].empty()) {

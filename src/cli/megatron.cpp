@@ -257,7 +257,7 @@ class Translation {
     if (has("decoder_first_pipeline_num_layers")) wish.first = count("decoder_first_pipeline_num_layers", 0);
     if (has("decoder_last_pipeline_num_layers")) wish.last = count("decoder_last_pipeline_num_layers", 0);
     try {
-      stage_layers(run_.model->layers, wish);
+      stage_layers(run_.model->layers, wish, run_.model->seen_layers);
       return true;
     } catch (const Error& error) {
       out_.notes.push_back(error.what());
@@ -295,14 +295,10 @@ class Translation {
   }
 
   // Which processes read the same rows, and that none of them holds the whole model, is what a mesh is to a run. Those
-  // processes share out the tokens of the rows, and all of them the weights. Rows of a model that sees stay whole: each
-  // process reads its own.
-  bool sees() const { return run_.model && run_.model->seeing; }
+  // processes share out the tokens of the rows, and all of them the weights.
   void by_rows(const MegatronMesh& mesh, int64_t ranks) {
-    if (sees()) readers_ = ranks;
-    const int64_t sharers = sees() ? 1 : mesh.sharers();
-    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false) ||
-                       (sees() && mesh.context > 1),
+    const int64_t sharers = mesh.sharers();
+    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false),
                weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
     if (sharers > 1 && compares_rows())
       by_rows_of_a_pass(sharers);

@@ -240,8 +240,9 @@ void RunOptions::fields(OptionTable& v) {
     v.refuse({"external_plugins", "custom_register_path"},
              "plugins bring rewards, environments and schedulers to apus rlhf --rlhf_type grpo and ppo, and to apus "
              "rollout");
-  v.refuse({"use_ray", "ray_exp_name", "device_groups"},
-           "processes are started by the program itself or by torchrun-like launchers");
+  v.no_effect(
+      {"use_ray", "ray_exp_name", "device_groups"},
+      "the program starts its processes itself, one a device (NPROC_PER_NODE), and all of them take every role");
 }
 
 void TemplateOptions::fields(OptionTable& v) {

@@ -100,7 +100,8 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.row_sharers = o.sequence_parallel_size;
   spec.share = {.tensor = o.tensor_model_parallel_size, .experts = o.expert_model_parallel_size, .stages = {}};
   if (o.pipeline_model_parallel_size > 1)
-    for (const Range& layers : stage_layers(spec.model.layers, o.stages())) spec.share.stages.push_back(layers.size);
+    for (const Range& layers : stage_layers(spec.model.layers, o.stages(), spec.model.seen_layers))
+      spec.share.stages.push_back(layers.size);
   spec.count_tokens();
   return spec;
 }
@@ -146,7 +147,7 @@ Json config_named(const std::string& model) {
 void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise) {
   const auto bits = quant::bits_of_weight(config, quantise);
   if (!bits) return;
-  spec.train.held_bits = *bits;
+  spec.train.held_bits = *bits, spec.tuning.holds_experts = spec.device.host && spec.train.element == 2;
   spec.assumptions.push_back(
       str("weights of linear layers are held in ", std::round(*bits * 100) / 100, " bits, scales included"));
 }

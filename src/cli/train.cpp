@@ -291,7 +291,7 @@ void TrainCommandOptions::fetch() {
   const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
   const ModelFacts facts = model_facts(config);
   require_possible(combination(ranks(), &facts));
-  if (pipeline_model_parallel_size > 1) stage_layers(facts.layers, stages());
+  if (pipeline_model_parallel_size > 1) stage_layers(facts.layers, stages(), facts.seen_layers);
   if (own.asks_checkpoint()) {
     own.take_from(config);
     const ScoreHead head = own.score_head();

@@ -55,9 +55,7 @@ PlanSpec TrainCommandOptions::plan_spec(const Json& config, const DeviceFacts& d
                                         const RowFacts& rows) const {
   const AlgorithmInfo& info = algorithm_info(algorithm);
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device, devices);
-  Combination wanted = combination(devices, &spec.model);
-  wanted.media = rows.media.tokens > 0;
-  require_possible(wanted);
+  require_possible(combination(devices, &spec.model));
   spec.command = info.command.empty() ? algorithm : info.command + " " + algorithm;
   spec.row_copies = packing ? 1 : info.row_texts;
   spec.train.accumulation = accumulation(std::max<int64_t>(1, devices / row_sharers()));

@@ -21,8 +21,8 @@ std::vector<int> stages_of(const Model& model, const std::vector<Range>& layers,
       if (is_within(name, model.layer_name(i))) return {stage};
   }
   if (is_within(name, model.norm_name()) || is_within(name, model.head_name())) return {last};
-  require(is_within(name, model.embed_name()), Fault::Bug, name, " belongs to no stage of a pipeline");
-  return tied ? std::vector<int>{0, last} : std::vector<int>{0};
+  // The embedding; and towers, whose features stand among its rows.
+  return tied && is_within(name, model.embed_name()) ? std::vector<int>{0, last} : std::vector<int>{0};
 }
 
 void add_cut(Param& p, const Cut& cut) {

@@ -15,6 +15,7 @@
 #include "nn/parts.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 
 namespace apus {
 
@@ -107,7 +108,9 @@ std::vector<Cut> piece_cuts(const Param& stack, int64_t piece, const MeshView& m
 }  // namespace
 
 const at::Tensor& Linear::matrix() const {
-  if (stacked_) {
+  if (stacked_ && ops::is_quantised(stacked_->data)) {
+    weight_.data = ops::matrix_in(stacked_->data, own_piece(*stacked_, piece_));
+  } else if (stacked_) {
     const at::Tensor stack = stacked_->data.detach();
     weight_.data = stack.view({-1, stack.size(-2), stack.size(-1)}).select(0, own_piece(*stacked_, piece_));
   }

@@ -30,6 +30,7 @@
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 
 namespace apus {
 
@@ -110,6 +111,8 @@ Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames&
   }
 }
 
+bool Experts::held_quantised() const { return ops::is_quantised(gate_up_.data) || ops::is_quantised(down_.data); }
+
 bool Experts::adapted() const {
   const auto has = [](const Linear* l) { return !l->adapters().empty(); };
   return std::any_of(gate_of_.begin(), gate_of_.end(), has) || std::any_of(up_of_.begin(), up_of_.end(), has) ||
@@ -158,7 +161,8 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   MeshView* const ranks = mesh();
   const bool elsewhere = ranks && ranks->size(Axis::Ep) > 1;
   const auto all_here = [&] {
-    if (!adapted() && clamp_ == 0 && !elsewhere) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
+    if (!adapted() && clamp_ == 0 && !elsewhere && !held_quantised())
+      return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
     const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
     if (elsewhere && everywhere_)
       return collective::all_reduce(of_own_experts(x_TD, weight_Tk, pairs, s), ranks->comm(Axis::Ep));
@@ -203,6 +207,7 @@ at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& wei
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
                              const Step& s) const {
   if (clamp_ > 0) return clamped(x_MD, pairs);
+  if (held_quantised()) return one_by_one(x_MD, pairs, s);
   if (!adapted()) return plain(x_MD, pairs);
   const bool alike = can_be_grouped(here(gate_of_)) && can_be_grouped(here(up_of_)) && can_be_grouped(here(down_of_));
   return alike ? grouped(x_MD, pairs, tokens, s) : one_by_one(x_MD, pairs, s);
@@ -223,9 +228,24 @@ at::Tensor clamped_swiglu(const at::Tensor& both_MF, double clamp) {
 }
 }  // namespace
 
+namespace {
+// Products with matrices that are held quantised, which are multiplied one by one.
+at::Tensor of_each(const at::Tensor& rows, const Param& weight, const Param& bias, const ops::ExpertPairs& pairs) {
+  std::vector<at::Tensor> products;
+  int64_t begin = 0;
+  for (size_t e = 0; e < pairs.count.size(); begin += pairs.count[e++])
+    if (pairs.count[e] > 0)
+      products.push_back(ops::linear(rows.narrow(0, begin, pairs.count[e]),
+                                     ops::matrix_in(weight.data, static_cast<int64_t>(e)),
+                                     bias.data[static_cast<int64_t>(e)]));
+  return products.empty() ? at::zeros({0, bias.data.size(1)}, rows.options()) : at::cat(products, 0);
+}
+}  // namespace
+
 at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
   const at::Tensor expert_M = at::repeat_interleave(at::tensor(pairs.count, at::kLong)).to(x_MD.device());
   const auto multiply = [&](const at::Tensor& rows, const Param& weight, const Param& bias) {
+    if (ops::is_quantised(weight.data)) return of_each(rows, weight, bias, pairs);
     return ops::grouped_linear(rows, weight.data, pairs.ends) + at::index_select(bias.data, 0, expert_M);
   };
   const at::Tensor inner = clamped_swiglu(multiply(x_MD, gate_up_, *gate_up_bias_), clamp_);
@@ -262,7 +282,8 @@ Step step_of_rows(const at::Tensor& token_n, size_t expert, const Step& s) {
 }
 }  // namespace
 
-// Every expert as a feed-forward of its own, for adapters that cannot be grouped. Where no expert has rows the first
+// Every expert as a feed-forward of its own, for weights that are held quantised and for adapters that cannot be
+// grouped. Where no expert has rows the first
 // one multiplies none, so that the backward passes of all ranks exchange theirs.
 at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
   const ExpertMatrices gate = here(gate_of_), up = here(up_of_), down = here(down_of_);

@@ -45,6 +45,7 @@ class Experts : public Module {
   at::Tensor clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const;
   at::Tensor grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
   at::Tensor one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const;
+  bool held_quantised() const;
   bool adapted() const;
   at::Tensor gate_up() const;  // [E, 2F, D] of the experts that are here
   ExpertMatrices here(const ExpertMatrices& of_all) const;

@@ -7,7 +7,9 @@
 #include <ATen/OpaqueTensorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -23,10 +25,11 @@
 namespace apus::ops {
 namespace {
 
-// One of the two.
+// One of the three.
 struct Held {
   std::shared_ptr<const quant::Matrix> matrix;
   at::Tensor codes;
+  std::vector<at::Tensor> stack;  // each a weight of its own
 };
 using Impl = at::OpaqueTensorImpl<Held>;
 
@@ -38,6 +41,11 @@ Impl* held_in(const at::Tensor& weight) {
 const at::Tensor* codes_of(const at::Tensor& weight) {
   Impl* const impl = held_in(weight);
   return impl && impl->opaque_handle().codes.defined() ? &impl->opaque_handle().codes : nullptr;
+}
+
+const std::vector<at::Tensor>* stack_of(const at::Tensor& weight) {
+  Impl* const impl = held_in(weight);
+  return impl && !impl->opaque_handle().stack.empty() ? &impl->opaque_handle().stack : nullptr;
 }
 
 at::Tensor no_codes(const at::Tensor&, bool) { return at::empty({0}, at::kByte); }
@@ -136,19 +144,37 @@ struct QuantisedNode : torch::autograd::Function<QuantisedNode> {
 
 }  // namespace
 
+namespace {
+at::Tensor holding(Held held, at::ScalarType type, c10::Device device, at::IntArrayRef sizes) {
+  return at::detail::make_tensor<Impl>(c10::DispatchKeySet(c10::computeDispatchKey(type, kNone, device)),
+                                       c10::scalarTypeToTypeMeta(type), device, std::move(held), sizes);
+}
+}  // namespace
+
 at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device,
                             Products products) {
   static const auto pack = handle<decltype(no_codes)>("apus::pack_codes");
-  const auto [rows, columns] = matrix->shape();
-  const auto holding = [&, rows = rows, columns = columns](Held held) {
-    return at::detail::make_tensor<Impl>(c10::DispatchKeySet(c10::computeDispatchKey(type, kNone, device)),
-                                         c10::scalarTypeToTypeMeta(type), device, std::move(held),
-                                         at::IntArrayRef({rows, columns}));
-  };
-  const at::Tensor weight = holding({std::move(matrix), {}});
+  const int64_t sizes[] = {matrix->shape().rows, matrix->shape().columns};
+  const at::Tensor weight = holding({.matrix = std::move(matrix)}, type, device, sizes);
   const BelowAutograd guard;
   const at::Tensor codes = pack.call(weight, products == Products::Int8);
-  return codes.numel() > 0 ? holding({nullptr, codes}) : weight;
+  return codes.numel() > 0 ? holding({.codes = codes}, type, device, sizes) : weight;
+}
+
+at::Tensor quantised_stack(std::vector<at::Tensor> matrices, at::IntArrayRef sizes) {
+  const at::Tensor first = matrices.front();
+  require(c10::multiply_integers(sizes) == std::ssize(matrices) * first.numel(), Fault::Bug, matrices.size(),
+          " matrices are no stack of these sizes");
+  return holding({.stack = std::move(matrices)}, first.scalar_type(), first.device(), sizes);
+}
+
+const at::Tensor& matrix_in(const at::Tensor& stack, int64_t index) {
+  return held_in(stack)->opaque_handle().stack.at(static_cast<size_t>(index));
+}
+
+bool multiplies_codes(c10::Device device, at::ScalarType type) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("apus::coded_linear", "");
+  return type == at::kBFloat16 && op.hasKernelForDispatchKey(c10::computeDispatchKey(type, kNone, device));
 }
 
 bool is_quantised(const at::Tensor& weight) { return held_in(weight) != nullptr; }
@@ -160,6 +186,11 @@ const quant::Matrix* matrix_of(const at::Tensor& weight) {
 
 int64_t held_bytes(const at::Tensor& weight) {
   if (const at::Tensor* codes = codes_of(weight)) return codes->numel();
+  if (const auto* stack = stack_of(weight)) {
+    int64_t all = 0;
+    for (const at::Tensor& matrix : *stack) all += held_bytes(matrix);
+    return all;
+  }
   const quant::Matrix* const matrix = matrix_of(weight);
   return matrix ? matrix->bytes() : static_cast<int64_t>(weight.nbytes());
 }
@@ -193,6 +224,15 @@ at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count) {
     const int64_t before = row % kRowsAtOnce;  // codes are made plain from whole groups of rows on
     const at::Tensor rows = plain_codes.call(*codes, row - before, count + before);
     return before == 0 ? rows : rows.narrow(0, before, count);
+  }
+  if (const auto* stack = stack_of(weight)) {
+    const int64_t each = std::ssize(*stack) / weight.size(0);
+    std::vector<at::Tensor> matrices;
+    for (int64_t i = row * each; i < (row + count) * each; ++i)
+      matrices.push_back(plain((*stack)[static_cast<size_t>(i)]));
+    std::vector<int64_t> sizes = weight.sizes().vec();
+    sizes[0] = count;
+    return at::stack(matrices).view(sizes);
   }
   const quant::Matrix* matrix = matrix_of(weight);
   return matrix ? dequantised(*matrix, row, count, weight.scalar_type()).to(weight.device())

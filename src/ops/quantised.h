@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <vector>
 
 #include "quant/matrix.h"
 
@@ -21,13 +22,23 @@ enum class Products { Exact, Int8 };
 at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device,
                             Products products = Products::Exact);
 
+// Matrices of such weights that are one parameter, as experts are: of these sizes, whose last two are a matrix's.
+at::Tensor quantised_stack(std::vector<at::Tensor> matrices, at::IntArrayRef sizes);
+// One of them.
+const at::Tensor& matrix_in(const at::Tensor& stack, int64_t index);
+
+// Whether the device has products of its own with codes for weights of this type, which are as fast as those with plain
+// weights.
+bool multiplies_codes(c10::Device device, at::ScalarType type);
+
 bool is_quantised(const at::Tensor& weight);
 // Null: a plain tensor, or one that the device keeps in its own order.
 const quant::Matrix* matrix_of(const at::Tensor& weight);
 // What it takes in memory, or in mapped files; a plain one too.
 int64_t held_bytes(const at::Tensor& weight);
 
-// Rows of a weight, quantised or plain, of its type and on its device: new memory, or a view of a plain one.
+// Rows of a weight (of a stack: entries of its first dimension), quantised or plain, of its type and on its device: new
+// memory, or a view of a plain one.
 at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count);
 inline at::Tensor plain(const at::Tensor& weight) { return plain_rows(weight, 0, weight.size(0)); }
 // Of a matrix that no tensor holds.

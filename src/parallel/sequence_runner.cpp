@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/sequence_runner.h"
 
-#include <algorithm>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/nonzero.h>
+
 #include <utility>
 
 #include "base/error.h"
@@ -19,15 +21,32 @@ void SequenceRunner::prepare(const Inputs& in, Step& s) {
   const bool own = s.cache || !alone_.expired() || tokens < ranks_.size();
   now_ = own ? nullptr : std::make_shared<const TokenShare>(ranks_, tokens);
   if (!now_ && !training_of(s).tokens) return;
-  require(!now_ || std::all_of(in.media.begin(), in.media.end(), [](const auto& spans) { return spans.empty(); }),
-          Fault::Usage, "--sequence_parallel_size shares out rows of text, and these hold images, videos or sounds");
   TrainingStep training = training_of(s);
   training.tokens = now_;
   set_training(s, std::move(training));
 }
 
+namespace {
+void keep_rows(const Range& own, LateFeatures& late) {
+  if (late.of_layer_RD.empty()) return;
+  const at::Tensor kept =
+      at::nonzero((late.row_R >= own.begin).logical_and(late.row_R < own.begin + own.size)).flatten();
+  late.row_R = late.row_R.index_select(0, kept) - own.begin;
+  for (at::Tensor& each_RD : late.of_layer_RD) each_RD = each_RD.index_select(0, kept.to(each_RD.device()));
+}
+}  // namespace
+
+// A tower looks at a whole medium: each rank embeds all tokens of rows with media, and goes on with its own.
 at::Tensor SequenceRunner::embed(const Model& model, const Inputs& in, const Step& s) {
-  return inner_->embed(model, now_ ? Inputs(now_->narrowed(in.id_T)) : in, s);
+  if (!now_) return inner_->embed(model, in, s);
+  if (in.media.empty()) return inner_->embed(model, Inputs(now_->narrowed(in.id_T)), s);
+  Step of_all = s;
+  TrainingStep training = training_of(s);
+  training.tokens = nullptr;
+  set_training(of_all, std::move(training));
+  const at::Tensor x_TD = inner_->embed(model, in, of_all);
+  keep_rows(now_->own(), *in.late);
+  return now_->narrowed(x_TD);
 }
 
 at::Tensor SequenceRunner::layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) {

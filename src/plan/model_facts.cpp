@@ -26,8 +26,7 @@ class Listing {
       linear("score", hidden_, spec_.labels, false);
     else if (spec_.head == Head::Vocab && !spec_.tied)
       linear(spec_.head_name, hidden_, shape_.vocab, false);
-    if (spec_.seeing)
-      for (const TowerPart& part : parts_of(*spec_.seeing)) tower_part(part);
+    if (spec_.seeing) towers(parts_of(*spec_.seeing));
   }
 
  private:
@@ -39,6 +38,11 @@ class Listing {
   void norm(const std::string& name, int64_t size) {
     plain(name + ".weight", {size});
     if (spec_.norm.kind == NormKind::MeanAndBias) plain(name + ".bias", {size});
+  }
+  void towers(const std::vector<TowerPart>& parts) {
+    const size_t first = params_.size();
+    for (const TowerPart& part : parts) tower_part(part);
+    for (size_t i = first; i < params_.size(); ++i) params_[i].tower = true;
   }
   void tower_part(const TowerPart& part) {
     const bool bare = part.kind == TowerPart::Kind::Bare;
@@ -250,7 +254,7 @@ ModelFacts model_facts(const Json& config) {
   ModelFacts m;
   m.type = c.text("model_type", ""), m.dtype = weights_dtype(config);
   m.backbone = spec.backbone;
-  m.seeing = spec.seeing;
+  m.seeing = spec.seeing, m.seen_layers = shape.seen_layers;
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;

@@ -21,6 +21,8 @@ struct ParamFacts {
   bool linear = false;
   // All experts of a layer in one.
   bool stacked = false;
+  // Of what sees or hears, which each process holds whole.
+  bool tower = false;
   // Stacked experts that adapters can be on: which matrices of one expert the parameter holds, by their names.
   std::vector<std::string> pieces = {};
   int64_t numel() const;
@@ -50,6 +52,8 @@ struct ModelFacts {
   int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;
   // Per layer: a mixture.
   std::vector<bool> sparse;
+  // ModelShape::seen_layers
+  int64_t seen_layers = 0;
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
   // In the model's own order, tied ones once.

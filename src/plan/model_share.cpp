@@ -43,7 +43,7 @@ ModelFacts cut_model(const ModelFacts& whole, const ModelShare& share) {
   for (ParamFacts& p : part.params)
     if (p.stacked)
       cut_experts(p, whole, part);
-    else if (share.tensor > 1)
+    else if (share.tensor > 1 && !p.tower)
       cut_matrix(p, whole, part);
   return part;
 }

@@ -46,7 +46,7 @@ Plan bare_plan(PlanSpec spec) {
     const PlanSpec part = part_of_device(s);
     const auto facts_of = [&](const ModelFacts& model) {
       plan.tuning.spec = s.tuning, plan.tuning.elements = static_cast<double>(model.parameters());
-      plan.tuning.linear = quantisable_elements(model);
+      plan.tuning.linear = quantisable_elements(model, s.tuning.holds_experts);
     };
     facts_of(part.model);
     plan.use = infer_memory(part, plan);

@@ -107,13 +107,16 @@ int64_t layer_index(const ModelFacts& model, const std::string& name) {
   return name.rfind(prefix, 0) == 0 ? std::stoll(name.substr(prefix.size())) : -1;
 }
 
-bool may_be_held(const ParamFacts& p) { return p.linear && !p.stacked && !quant::Wish().skips(p.module()); }
+bool may_be_held(const ParamFacts& p, bool experts) {
+  if (p.stacked) return experts && !p.pieces.empty();
+  return p.linear && !quant::Wish().skips(p.module());
+}
 
 }  // namespace
 
-double quantisable_elements(const ModelFacts& model) {
+double quantisable_elements(const ModelFacts& model, bool experts) {
   double sum = 0;
-  for (const ParamFacts& p : model.params) sum += may_be_held(p) ? static_cast<double>(p.numel()) : 0;
+  for (const ParamFacts& p : model.params) sum += may_be_held(p, experts) ? static_cast<double>(p.numel()) : 0;
   return sum;
 }
 
@@ -141,11 +144,15 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     const auto rows = static_cast<double>(spec.lora && p.shape.size() == 2 ? lora.rows_of(module).size() : 0);
     const bool embedding = module == model.backbone + ".embed_tokens";
     const int64_t i = layer_index(model, p.name);
-    if (i >= 0 ? i < stage.begin || i >= stage.end : embedding ? !stage.table : !stage.head) continue;
+    const bool here = i >= 0      ? i >= stage.begin && i < stage.end
+                      : p.tower   ? stage.embedding
+                      : embedding ? stage.table
+                                  : stage.head;
+    if (!here) continue;
     t.elements += n, t.adapter += factors + (rows > 0 ? rows * static_cast<double>(p.shape[1]) : 0);
     t.tower_trained |= (trained || factors > 0) && p.name.starts_with(tower_layers);
     if (p.stacked) t.of_experts += factors + (trained ? n : 0);
-    if (!trained && may_be_held(p)) t.linear += n;
+    if (!trained && may_be_held(p, spec.holds_experts)) t.linear += n;
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
       if (p.shape.size() >= 2 && i >= 0) t.trained_matrices += n;

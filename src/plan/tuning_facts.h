@@ -26,7 +26,8 @@ struct TuningSpec {
   std::string target_regex;
   // The initialisation changes the base weights (pissa, olora): they get memory of their own.
   bool owns_targets = false;
-  FrozenGroups groups;  // of models that see
+  FrozenGroups groups;         // of models that see
+  bool holds_experts = false;  // quantised weights of experts stay so
   double freeze_ratio = 0;
   std::vector<std::string> freeze, train;  // beginnings of names
   std::optional<std::string> freeze_regex, train_regex;
@@ -68,7 +69,7 @@ struct StageFacts {
 };
 
 // Of the weights of linear layers that may be held quantised.
-double quantisable_elements(const ModelFacts& model);
+double quantisable_elements(const ModelFacts& model, bool experts);
 TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const StageFacts& stage = {});
 
 }  // namespace apus

@@ -53,8 +53,14 @@ MeshSizes mesh_sizes(const ShardingOptions& o, int ranks, int of_machine) {
           .ep = static_cast<int>(o.expert_model_parallel_size)};
 }
 
+namespace {
+std::vector<Range> layers_of_stages(const Model& model, const ShardingOptions& options) {
+  return stage_layers(model.shape().layers, options.stages(), model.shape().seen_layers);
+}
+}  // namespace
+
 void place_on(Model& model, Mesh& mesh, const ShardingOptions& options) {
-  if (mesh.size(Axis::Pp) > 1) cut_into_stages(model, stage_layers(model.shape().layers, options.stages()));
+  if (mesh.size(Axis::Pp) > 1) cut_into_stages(model, layers_of_stages(model, options));
   model.place(mesh);
 }
 
@@ -67,7 +73,7 @@ Stage run_as_stage(Model& model, Mesh& mesh, World& world, at::ScalarType type, 
   const int stage = mesh.rank(Axis::Pp);
   out.pipeline =
       std::make_unique<Pipeline>(*out.down, *out.up,
-                                 Pipeline::Spec{.layers = stage_layers(model.shape().layers, options.stages()),
+                                 Pipeline::Spec{.layers = layers_of_stages(model, options),
                                                 .activations = at::TensorOptions().dtype(type).device(mesh.device()),
                                                 .width = model.shape().hidden,
                                                 .experts = model.shape().experts,

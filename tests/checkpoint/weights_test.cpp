@@ -3,6 +3,8 @@
 // wrong, told at once.
 #include "checkpoint/weights.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -15,6 +17,7 @@
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/shards.h"
 #include "models/spec/presets.h"
+#include "ops/quantised.h"
 #include "tests/fake_mesh.h"
 #include "tests/folder.h"
 #include "tests/golden.h"
@@ -124,6 +127,21 @@ TEST(Weights, PackedExpertsAreRead) {
       EXPECT_TRUE(at::equal(p.data, values.at(name))) << name;
     }
   });
+  // For answers they stay as they are, where the device multiplies by codes; the products are those of plain ones.
+  const at::NoGradGuard no_gradient;
+  const c10::Device device = golden::device();
+  const auto held = load_model(folder.path, {.dtype = at::kBFloat16, .device = device, .answers_only = true}),
+             plain = load_model(folder.path, {.dtype = at::kBFloat16, .device = device});
+  held->visit([&](const std::string& name, Param& p) {
+    EXPECT_EQ(ops::is_quantised(p.data), p.turned && ops::multiplies_codes(device, at::kBFloat16)) << name;
+  });
+  const at::Tensor ids = at::arange(1, 20, at::kLong).to(device);
+  const auto logits = [&](const Model& model) {
+    Step step = packed_step({19}, device);
+    return model.head(model.forward({ids}, step), step).to(at::kCPU, at::kFloat);
+  };
+  const at::Tensor want = logits(*plain);
+  EXPECT_LT((logits(*held) - want).norm().item<double>(), 0.02 * want.norm().item<double>());
   for (auto& [name, t] : tensors)
     if (name.ends_with(kMxfp4Scales)) t = t.to(at::kFloat);
   Folder wrong;

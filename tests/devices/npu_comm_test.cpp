@@ -34,7 +34,7 @@ TEST(NpuComm, EveryCollectiveIsRightWithNewAndOldLibraries) {
 }
 
 const RankBody late("npu_comm.late", [](const auto&) {
-  World world({.device = "npu", .timeout_s = 3});
+  World world({.device = "npu", .timeout_s = 20});
   world.host().barrier();
   if (world.rank() == 1) return std::_Exit(0);
   const std::string text = test::refusal(Fault::Comm, [&] { world.devices().barrier(); });

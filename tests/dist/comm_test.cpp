@@ -122,13 +122,14 @@ TEST(Comm, TypesOrdersAndSubgroups) {
   EXPECT_EQ(r.code, 0) << r.said;
 }
 
+// The limit holds for the start of the processes, too, which a busy machine makes slow.
 const RankBody comes_late("comm.late", [](const auto&) {
-  World world({.device = "cpu", .timeout_s = 2});
-  if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(5));
+  World world({.device = "cpu", .timeout_s = 8});
+  if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(13));
   const Stopwatch watch;
   const std::string text = refusal(Fault::Comm, [&] { world.devices().all_reduce(at::zeros({8}))->wait(); });
-  EXPECT_LT(watch.seconds(), 4);
-  for (const char* part : {"rank 0", "waited 2 s", "all_reduce", "rank 1", "--ddp_timeout"}) expect_says(text, part);
+  EXPECT_LT(watch.seconds(), 12);
+  for (const char* part : {"rank 0", "waited 8 s", "all_reduce", "rank 1", "--ddp_timeout"}) expect_says(text, part);
 });
 
 TEST(Comm, ALateRankIsNamedAfterTheLimit) {

@@ -3,6 +3,7 @@
 # The program as several processes, as a user runs it: ranks_test.sh APUS SIM_FOLDER WORK_FOLDER CASE
 set -euo pipefail
 apus=$1 sim=$2 work=$3 case=$4
+data=$(cd "$(dirname "$0")/../data" && pwd)
 rm -rf "$work" && mkdir -p "$work" && cd "$work"
 fail() { echo "FAILED: $*" >&2; exit 1; }
 says() { grep -qE -- "$2" "$1" || { cat "$1" >&2; fail "the text above does not say: $2"; }; }
@@ -391,6 +392,69 @@ pipeline)  # each rank runs some of the layers: full with a tied head, LoRA, mix
   code=0; train 2 cpu bad --pipeline_model_parallel_size 2 --deepspeed zero3 || code=$?
   [ $code = 2 ] || fail "zero3: exit code $code"
   says bad.log "use --deepspeed zero1"
+  ;;
+sights)  # models that see: towers whole on each rank, what they see in all layers that read it; matrices, tokens, layers and experts shared out
+  python3 - "$data" <<'P'
+import json, os, shutil, sys
+data = sys.argv[1]
+text = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 144, "vocab_size": 608,
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu",
+        "rope_scaling": {"mrope_interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"}}
+experts = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True}
+tower = {"depth": 3, "hidden_size": 32, "intermediate_size": 72, "num_heads": 2, "in_channels": 3, "patch_size": 4, "spatial_merge_size": 2, "temporal_patch_size": 2,
+         "num_position_embeddings": 36, "out_hidden_size": 64, "hidden_act": "gelu_pytorch_tanh", "deepstack_visual_indexes": [0, 2]}
+template = """{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+for name, architecture, more in (("qwen3_vl", "Qwen3VLForConditionalGeneration", {}), ("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", experts)):
+    os.makedirs(name + "_source")
+    for file in ("tokenizer.json", "tokenizer_config.json"): shutil.copy(f"{data}/text/tokenizers/qwen2-small/{file}", name + "_source")
+    open(name + "_source/chat_template.jinja", "w").write(template)
+    json.dump({"model_type": name, "architectures": [architecture], "text_config": {**text, **more, "model_type": name + "_text"}, "vision_config": tower, "tie_word_embeddings": False,
+               "image_token_id": 588, "video_token_id": 589, "vision_start_token_id": 585, "vision_end_token_id": 586}, open(name + "_source/config.json", "w"))
+    json.dump({"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 256, "max_pixels": 4096,
+               "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, open(name + "_source/preprocessor_config.json", "w"))
+pictures = [f"{data}/media/pictures/{name}" for name in ("clear.png", "alpha.png", "grey.jpg")]
+with open("seen.jsonl", "w") as rows:
+    for i in range(24):
+        seen = pictures[:i % 4]
+        rows.write(json.dumps({"messages": [{"role": "user", "content": "<image>" * len(seen) + f"question {i}"}, {"role": "assistant", "content": f"an answer, {i}"}], "images": seen}) + "\n")
+P
+  for name in qwen3_vl qwen3_vl_moe; do
+    "$apus" init --config ${name}_source/config.json --tokenizer ${name}_source --output_dir $name --torch_dtype float32 --seed 3 >init.log 2>&1 || { cat init.log >&2; fail "init $name"; }
+    for file in preprocessor_config.json chat_template.jinja; do cp -n ${name}_source/$file $name/; done
+  done
+  see() {  # see SHARERS RANKS OUT FLAGS...
+    local sharers=$1 ranks=$2 out=$3
+    shift 3
+    train "$ranks" cpu "$out" --dataset seen.jsonl --max_steps 4 --save_steps 4 --router_aux_loss_coef 0.02 "$@" || { cat "$out.log" >&2; fail "$out"; }
+  }
+  full=(--tuner_type full --freeze_vit false --freeze_aligner false)
+  for model in qwen3_vl qwen3_vl_moe; do
+    see 1 1 one-$model --model $model "${full[@]}"
+    see 2 2 tensor-$model --model $model "${full[@]}" --tensor_model_parallel_size 2
+    see 2 2 tokens-$model --model $model "${full[@]}" --sequence_parallel_size 2
+    see 2 2 stages-$model --model $model "${full[@]}" --pipeline_model_parallel_size 2
+    for out in tensor tokens stages; do
+      alike one-$model $out-$model || fail "$model, $out: other losses"
+      weights_alike one-$model/checkpoint-4 $out-$model/checkpoint-4 || fail "$model, $out: other weights"
+    done
+  done
+  see 1 2 experts --model qwen3_vl_moe "${full[@]}" --expert_model_parallel_size 2 --deepspeed zero1
+  see 4 4 all --model qwen3_vl_moe "${full[@]}" --tensor_model_parallel_size 2 --pipeline_model_parallel_size 2
+  for out in experts all; do
+    alike one-qwen3_vl_moe $out || fail "$out: other losses"
+    weights_alike one-qwen3_vl_moe/checkpoint-4 $out/checkpoint-4 || fail "$out: other weights"
+  done
+  lora=(--model qwen3_vl --freeze_vit false --lora_dropout 0.1)
+  see 1 1 lora "${lora[@]}"
+  see 4 4 lora4 "${lora[@]}" --tensor_model_parallel_size 2 --sequence_parallel_size 2
+  see 2 2 lora2 "${lora[@]}" --pipeline_model_parallel_size 2
+  for out in lora4 lora2; do alike lora $out || fail "$out: other losses"; done
+  code=0; train 4 cpu bad --model qwen3_vl --dataset seen.jsonl --pipeline_model_parallel_size 4 || code=$?
+  [ $code = 2 ] || fail "features behind the first stage: exit code $code"
+  says bad.log "what this model sees goes into the first 2"
   ;;
 answers)  # two share out the model that answers, or the rows; a mixture's experts too; greedy answers are one process's
   for i in $(seq 1 9); do printf '{"messages":[{"role":"user","content":"question %d %*s"}]}\n' "$i" $((i % 4 * 9)) x; done >asked.jsonl

@@ -42,7 +42,9 @@ TEST(ExpertCapacity, NoneIsDroppedWhereThereIsRoom) {
 }
 
 TEST(ExpertCapacity, NoExpertTakesMoreAndGradientsReachWhatStays) {
-  const at::Tensor logits = at::randn({64, 8}).requires_grad_(true);
+  at::Tensor logits = at::randn({64, 8});
+  logits.select(1, 3).add_(4);  // a favourite, of more tokens than it takes
+  logits.requires_grad_(true);
   const ops::Routing kept = within_capacity(route(logits, {}, 2, {}), 8, {.factor = 1.25});
   const auto room = static_cast<int64_t>(std::ceil(64.0 * 2 / 8 * 1.25));
   for (int64_t e = 0; e < 8; ++e) EXPECT_LE(((kept.expert_Tk == e) & (kept.weight_Tk > 0)).sum().item<int64_t>(), room);

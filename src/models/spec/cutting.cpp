@@ -10,7 +10,6 @@ std::string why_uncut(const DecoderSpec& spec) {
     const auto* dense = std::get_if<DenseSpec>(&kind);
     return dense && dense->kind == FeedForwardKind::FusedGate;
   };
-  if (spec.seeing) return "they see or hear";
   if (spec.latent) return "all heads of their attention share one vector a token";
   if (spec.state) return "some of their layers keep a state instead of keys and values";
   if (spec.attention.fused) return "one matrix makes queries, keys and values";

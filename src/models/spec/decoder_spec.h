@@ -32,6 +32,8 @@ struct ModelShape {
   std::vector<Keeps> keeps = {};
   StateShape state = {};
   Keeps keeps_in(int64_t layer) const { return keeps.empty() ? Keeps::Tokens : keeps[static_cast<size_t>(layer)]; }
+  // What towers make goes into so many layers besides the embedding: those of a pipeline's first stage.
+  int64_t seen_layers = 0;
   // So many further layers are in the file, which guess tokens ahead; they are not read.
   int64_t unread_layers = 0;
 };

@@ -114,7 +114,7 @@ Counts even_counts(int64_t layers, const StageWish& wish) {
 
 }  // namespace
 
-std::vector<Range> stage_layers(int64_t layers, const StageWish& wish) {
+std::vector<Range> stage_layers(int64_t layers, const StageWish& wish, int64_t seen) {
   require(wish.stages >= 1 && wish.stages <= kMostStages, Fault::Usage, "--pipeline_model_parallel_size ", wish.stages,
           ": possible are 1 to ", kMostStages);
   require(wish.layout.empty() || (!wish.first && !wish.last), Fault::Usage,
@@ -129,6 +129,9 @@ std::vector<Range> stage_layers(int64_t layers, const StageWish& wish) {
           wish.layout, ": every stage needs a layer at least");
   const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   require(all == layers, Fault::Usage, kLayoutFlag, wish.layout, " has ", all, " layers, and the model ", layers);
+  require(counts[0] >= seen, Fault::Usage, "the first stage runs ", counts[0], counts[0] == 1 ? " layer" : " layers",
+          ", and what this model sees goes into the first ", seen,
+          ": take fewer stages, or --decoder_first_pipeline_num_layers ", seen);
   std::vector<Range> ranges;
   for (int64_t begin = 0; const int64_t n : counts) ranges.push_back({begin, n}), begin += n;
   return ranges;

@@ -18,8 +18,9 @@ struct StageWish {
   std::string layout;
 };
 
-// The layers of each stage, all of them together 0 to `layers`. Fault::Usage when the wish does not fit.
-std::vector<Range> stage_layers(int64_t layers, const StageWish& wish);
+// The layers of each stage, all of them together 0 to `layers`. `seen`: ModelShape::seen_layers, which the first stage
+// runs. Fault::Usage when the wish does not fit.
+std::vector<Range> stage_layers(int64_t layers, const StageWish& wish, int64_t seen = 0);
 
 struct PipelinePass {
   int64_t micro_batch;

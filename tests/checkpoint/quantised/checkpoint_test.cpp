@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
@@ -112,13 +113,53 @@ TEST(QuantisedLinear, ARowDoesNotDependOnOthers) {
     EXPECT_TRUE(at::equal(ops::linear(x.narrow(0, row, 1), w.quantised, {})[0], all[row])) << row;
 }
 
-std::unique_ptr<Model> made_quantised(const fs::path& dir, const quant::Wish& wish) {
+std::unique_ptr<Model> made_quantised(const fs::path& dir, const quant::Wish& wish, at::ScalarType type = at::kFloat) {
   const Json config = read_model_config(dir);
   auto model = make_model(config);
   const auto quantised = quantised_weights(config, wish, dir);
-  load_weights(*model, TensorFolder(dir),
-               {.dtype = at::kFloat, .device = golden::device(), .quantised = quantised.get()});
+  load_weights(*model, TensorFolder(dir), {.dtype = type, .device = golden::device(), .quantised = quantised.get()});
   return model;
+}
+
+// Experts that are tensors of their own: held where the device multiplies by codes, adapters on them trained.
+TEST(QuantisedCheckpoints, ExpertsStayQuantised) {
+  const auto dir = golden::models() / "qwen3_moe_norm/checkpoint";
+  quant::Wish wish;
+  wish.method = "fp8";
+  const auto model = made_quantised(dir, wish, at::kBFloat16), plain = made_quantised(dir, wish, at::kBFloat16);
+  int64_t stacks = 0;
+  std::map<std::string, at::Tensor> values;
+  model->visit([&](const std::string& name, Param& p) {
+    stacks += ops::is_quantised(p.data) && !p.pieces.empty();
+    EXPECT_LT(ops::held_bytes(p.data), p.pieces.empty() ? INT64_MAX : 2 * c10::multiply_integers(p.full)) << name;
+    values[name] = ops::plain(p.data);
+    EXPECT_EQ(values[name].sizes(), at::IntArrayRef(p.full)) << name;
+  });
+  if (!ops::multiplies_codes(golden::device(), at::kBFloat16)) GTEST_SKIP() << "this device has no products with codes";
+  EXPECT_EQ(stacks, 2 * model->shape().layers);
+  plain->visit([&](const std::string& name, Param& p) { p.data = values.at(name).to(golden::device()); });
+  LoraConfig config;
+  config.r = 4, config.alpha = 8, config.target_modules = {"gate_proj", "down_proj"};
+  const at::Tensor ids = at::arange(1, 25, at::kLong);
+  std::vector<at::Tensor> logits;
+  std::vector<double> gradients;
+  for (Model* each : {model.get(), plain.get()}) {
+    make_adapter(*each, config, 7);
+    each->visit([](const std::string&, Param& p) {
+      if (p.trainable) p.data.set_requires_grad(true);
+    });
+    logits.push_back(quantised_logits(*each, ids).to(at::kFloat));
+    (logits.back() * logits.back()).sum().backward();
+    double sum = 0;
+    each->visit([&](const std::string& name, Param& p) {
+      const bool factor = p.trainable && name.find("lora_B") != std::string::npos;
+      // An expert without tokens has none.
+      if (factor && p.data.grad().defined()) sum += p.data.grad().to(at::kDouble).norm().item<double>();
+    });
+    gradients.push_back(sum);
+  }
+  EXPECT_LT((logits[0] - logits[1]).norm().item<double>(), 0.02 * logits[1].norm().item<double>());
+  EXPECT_NEAR(gradients[0], gradients[1], 0.03 * gradients[1]);
 }
 
 // The errors that roundings to so many levels make, relative to a weight's own size.
