@@ -115,8 +115,6 @@ class Rules {
   void tokens() {
     refuse(draws() && !c_.algorithm->shares_answers, kTokens, " is not available for ", c_.asked,
            ", which draws answers: use --deepspeed zero3");
-    refuse(trains() && c_.algorithm->head == Head::None, kTokens, " is not available for ", c_.asked,
-           ", which compares the rows of all processes: use --deepspeed zero3");
     refuse(!c_.needs.rows_apart.empty(), c_.needs.rows_apart, " is not available with ", kTokens,
            ": leave one of them out");
     refuse(c_.noise, "--neftune_noise_alpha draws its noise for whole rows: leave it out with ", kTokens);

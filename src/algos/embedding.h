@@ -20,7 +20,7 @@ class EmbeddingTraining final : public Algorithm {
  public:
   using Options = EmbeddingOptions;
   explicit EmbeddingTraining(const EmbeddingOptions& options);
-  void begin(const RunSetting& setting) override { device_ = setting.device; }
+  void begin(const RunSetting& setting) override { device_ = setting.device, readers_ = setting.ranks; }
   std::vector<Sample> encode(const Row& row, const Encoder& encoder) const override;
   std::vector<Update> collect(Actors& actors, std::vector<Samples> micro_batches) override;
   double count(const Batch& batch) const override;
@@ -31,12 +31,15 @@ class EmbeddingTraining final : public Algorithm {
   at::Tensor infonce(const at::Tensor& vector_SD, const Batch& batch, Loss& out) const;
   at::Tensor of_pairs(const at::Tensor& vector_SD, const Batch& batch) const;
   void share_vectors(Actors& actors, Update& update) const;
+  // Of what all ranks gave what those did that each read rows of their own; of neighbours with the same ones the first.
+  std::vector<std::string> of_readers(const std::vector<std::string>& of_ranks) const;
   RowVectors ask(Actors& actors, const Batch& batch) const;
   void keep(const at::Tensor& vector_SD, const Batch& batch);
 
   const EmbeddingOptions o_;
   const Pooling pooling_;
   c10::Device device_ = c10::Device(c10::kCPU);
+  int64_t readers_ = 1;
   bool evaluating_ = false;
   std::vector<RowVectors> kept_;  // of an evaluation that is under way
   std::vector<float> kept_labels_;

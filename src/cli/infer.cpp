@@ -189,13 +189,17 @@ void InferOptions::resolve(OptionTable& v) {
   RankOptions::resolve(v);
   TemplateOptions::resolve(v);
   if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
-  if (load_data_args && val_dataset.empty()) take_kept_rows(v, adapters.empty() ? model : adapters.front());
+  if (load_data_args && val_dataset.empty()) {
+    take_kept_rows(v, adapters.empty() ? model : adapters.front());
+    if (val_dataset.empty()) metric.reset();  // there is nothing to compare with
+  }
   if (foreign_tensor && interactive() && !v.given("tensor_model_parallel_size") && tensor_model_parallel_size > 1) {
     v.notes.push_back(str("--vllm_tensor_parallel_size ", *foreign_tensor,
                           " has no effect: a chat runs in one process; --device_map auto lays the model over several "
                           "devices"));
     tensor_model_parallel_size = 1;
   }
+  if (const std::string note = drafting.note(); !note.empty()) v.notes.push_back(note);
   if (infer_backend == "transformers") infer_backend = "pt";
   take_foreign_backend(*this, v);
   if (infer_backend == "engine" && max_batch_size) {

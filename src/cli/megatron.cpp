@@ -220,14 +220,17 @@ class Translation {
     return groups;
   }
 
+  std::string algorithm_name() const {
+    if (run_.command == "rlhf") return text("rlhf_type", "dpo");
+    const std::string task = text("task_type", "causal_lm");
+    return task == "causal_lm" ? run_.command : task;
+  }
+
   bool is_possible(const MegatronMesh& mesh, int64_t experts) {
     if (!run_.model || mesh.tensor * experts * mesh.pipeline == 1) return false;
     if (has("deepspeed") || has("fsdp") || truth("use_megatron_fsdp", false) || looks_at_matrices()) return false;
     if (mesh.pipeline > 1 && !stages_are_possible(mesh)) return false;
-    const std::string name = run_.command == "rlhf"                          ? text("rlhf_type", "dpo")
-                             : text("task_type", "causal_lm") == "causal_lm" ? run_.command
-                                                                             : text("task_type", "");
-    const AlgorithmInfo* algorithm = Registry<AlgorithmInfo>::of().find(name);
+    const AlgorithmInfo* algorithm = Registry<AlgorithmInfo>::of().find(algorithm_name());
     if (!algorithm) return false;  // the command itself says so
     const bool offload = truth("optimizer_cpu_offload", false);
     return refusals({.algorithm = algorithm,
@@ -282,36 +285,33 @@ class Translation {
                                ", and ", mesh.tensor, " share out their matrices as they do the others"));
   }
 
-  // An embedding is compared with those of the other rows of a pass: the processes share out these rows, so that as
-  // many are compared.
-  bool compares_rows() const { return run_.command == "sft" && text("task_type", "") == "embedding"; }
-  void by_rows_of_a_pass(int64_t sharers) {
-    const int64_t micro = count("micro_batch_size", 1);
-    if (micro % sharers != 0)
-      errors_.push_back(str("--micro_batch_size ", micro, " with --task_type embedding: here ", sharers,
-                            " processes share out the rows of a pass: give a multiple of ", sharers));
-    else
-      give("per_device_train_batch_size", {str(micro / sharers)});
+  // So many as can share the tokens of a row: at most those asked for, and a divisor of them.
+  int64_t row_sharers(int64_t asked) const {
+    const AlgorithmInfo* algorithm = Registry<AlgorithmInfo>::of().find(algorithm_name());
+    if (!algorithm) return asked;
+    Combination wanted{.algorithm = algorithm, .model = run_.model, .zero = 3};
+    const size_t anyway = refusals(wanted).size();
+    for (wanted.tokens = asked; wanted.tokens > 1; --wanted.tokens)
+      if (asked % wanted.tokens == 0 && refusals(wanted).size() == anyway) break;
+    return wanted.tokens;
   }
 
   // Which processes read the same rows, and that none of them holds the whole model, is what a mesh is to a run. Those
   // processes share out the tokens of the rows, and all of them the weights.
   void by_rows(const MegatronMesh& mesh, int64_t ranks) {
-    const int64_t sharers = mesh.sharers();
-    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false),
+    const int64_t sharers = row_sharers(mesh.sharers());
+    readers_ = ranks / sharers;
+    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false) ||
+                       sharers < mesh.sharers(),
                weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
-    if (sharers > 1 && compares_rows())
-      by_rows_of_a_pass(sharers);
-    else if (sharers > 1)
-      give("sequence_parallel_size", {str(sharers)});
+    if (sharers > 1) give("sequence_parallel_size", {str(sharers)});
     for (const std::string& name : kLayouts)
       if (has(name)) unused_["the layers are not run by stages"].insert("--" + name);
     if (!has("deepspeed") && !has("fsdp") && !looks_at_matrices() && (ranks > 1 || weights || offload))
       give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
     if (mesh.sharers() * mesh.experts == 1 && !weights) return;
-    const char* const what = compares_rows() ? "rows of each pass" : "tokens of each row";
     std::vector<std::string> shared;
-    if (sharers > 1) shared.push_back(str(sharers, " processes share out the ", what));
+    if (sharers > 1) shared.push_back(str(sharers, " processes share out the tokens of each row"));
     if (weights)
       shared.push_back(
           str(sharers > 1 ? "all of them" : "all processes share out", " weights, gradients and state (zero3)"));

@@ -319,9 +319,9 @@ void EngineOptions::fields(OptionTable& v) {
   v.refuse({"sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
             "sglang_speculative_num_draft_tokens"},
            "the engine guesses by --speculative_ngram or --draft_model; leave it out");
-  v.refuse({"lmdeploy_quant_policy"}, "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "0");
-  v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype"},
-           "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "auto");
+  v.refuse({"lmdeploy_quant_policy"}, "give --kv_cache_dtype int8 for 8; less than eight bits are not possible", "0");
+  v.refuse({"vllm_quantization", "sglang_quantization"},
+           "a checkpoint's own codes are used as they are; --quant_method bnb makes codes of plain weights", "auto");
   v.refuse({"lmdeploy_cache_max_entry_count"}, "--kv_cache_gb or --memory_utilization sets the cache's size");
 }
 

@@ -116,6 +116,7 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
                 .sequences = e.engine.max_sequences,
                 .step_tokens = e.engine.max_step_tokens,
                 .memory_share = e.engine.memory_fraction,
+                .cache_codes = e.engine.cache_type != "auto",
                 .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
   return spec;
 }

@@ -95,10 +95,17 @@ int64_t alike_up_to(const Model& model, at::Device device, int64_t longest) {
   return alike;
 }
 
-KvCache::Spec held_cache(const Model& model, int64_t block_size, const CacheSize& size) {
-  KvCache::Spec spec = cache_spec(held_shape(model), size.blocks, block_size);
-  spec.seats = size.seats;
-  return spec;
+namespace {
+std::optional<at::ScalarType> cache_codes(const EngineSpec& spec) {
+  if (spec.cache_type == "auto") return std::nullopt;
+  return spec.cache_type == "int8" ? at::kChar : at::kByte;
+}
+}  // namespace
+
+KvCache::Spec held_cache(const Model& model, const EngineSpec& spec, const CacheSize& size) {
+  KvCache::Spec cache = cache_spec(held_shape(model), size.blocks, spec.block_size);
+  cache.seats = size.seats, cache.codes = cache_codes(spec);
+  return cache;
 }
 
 CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec,
@@ -109,7 +116,8 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
   const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
   for (const auto& [device, layers] : cache_devices(model, options.device())) {
     EngineSpec own = spec;
-    const KvCache::Spec held = cache_spec(shape, layers, 0, spec.block_size);
+    KvCache::Spec held = cache_spec(shape, layers, 0, spec.block_size);
+    held.codes = cache_codes(spec);
     own.cache_bytes = spec.cache_bytes * std::ssize(layers) / shape.layers;
     // A device may hold layers with states alone.
     int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element));

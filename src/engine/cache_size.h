@@ -30,7 +30,7 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
 // length beyond some context (dynamic, longrope), and then prompts of different lengths share no blocks.
 int64_t alike_up_to(const Model& model, at::Device device, int64_t longest);
 // What a cache of that size holds: of the keys and values those whose heads this rank has.
-KvCache::Spec held_cache(const Model& model, int64_t block_size, const CacheSize& size);
+KvCache::Spec held_cache(const Model& model, const EngineSpec& spec, const CacheSize& size);
 EngineSpec with_block_size(EngineSpec spec, const Model& model, at::Device only);  // what suits the devices, if it is 0
 
 }  // namespace apus

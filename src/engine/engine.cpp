@@ -28,7 +28,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   const ModelShape& shape = model.shape();
   CacheSize size = cache_size_of(model, options, spec_, hooks_.draft.get());
   if (hooks_.line) size = hooks_.line->least(size);
-  cache_spec_ = held_cache(model, spec_.block_size, size);
+  cache_spec_ = held_cache(model, spec_, size);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
     log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ",

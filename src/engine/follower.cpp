@@ -18,7 +18,7 @@ Follower::Follower(const Model& model, at::TensorOptions options, EngineSpec spe
       hooks_(std::move(hooks)),
       builder_(options.device(), with_block_size(spec, model, options.device()).block_size) {
   spec = with_block_size(spec, model, options.device());
-  cache_spec_ = held_cache(model, spec.block_size, hooks_.line->least(cache_size_of(model, options, spec)));
+  cache_spec_ = held_cache(model, spec, hooks_.line->least(cache_size_of(model, options, spec)));
   cache_ = std::make_unique<KvCache>(cache_spec_, options_);
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "ops/ops.h"
 
 namespace apus {
 
@@ -20,7 +21,8 @@ namespace {
 // they are used: the system's fresh pages are zero.
 at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
   if (!options.device().is_cpu()) return at::zeros(shape, options);
-  const auto bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize();
+  // Kernels may read some bytes behind a row.
+  const auto bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize() + 64;
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(pages != MAP_FAILED, Fault::Device, "no memory for the cache of keys and values: ", bytes >> 20,
           " MiB: ", std::strerror(errno));
@@ -31,15 +33,17 @@ at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
 }  // namespace
 
 KvCache::KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices) : spec_(spec) {
-  const std::vector<int64_t> shape{spec.blocks, spec.block_size, spec.kv_heads, spec.head_dim};
+  const std::vector<int64_t> shape{spec.blocks, spec.block_size, spec.kv_heads,
+                                   spec.head_dim + (spec.codes ? ops::kCacheScale : 0)};
   const StateShape& s = spec.state;
   const auto wide = options.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (!layer_devices.empty()) options = options.device(layer_devices[static_cast<size_t>(layer)]);
     const Keeps keeps = spec.keeps.empty() ? Keeps::Tokens : spec.keeps[static_cast<size_t>(layer)];
     const bool tokens = keeps_tokens(keeps), state = keeps_state(keeps);
-    k_.push_back(tokens ? lazy_zeros(shape, options) : at::Tensor());
-    v_.push_back(tokens && spec.values ? lazy_zeros(shape, options) : at::Tensor());
+    const at::TensorOptions held = spec.codes ? options.dtype(*spec.codes) : options;
+    k_.push_back(tokens ? lazy_zeros(shape, held) : at::Tensor());
+    v_.push_back(tokens && spec.values ? lazy_zeros(shape, held) : at::Tensor());
     before_.push_back(state && s.before > 0 ? lazy_zeros({spec.seats, s.before, s.channels}, options.dtype(wide))
                                             : at::Tensor());
     state_.push_back(state ? lazy_zeros({spec.seats, s.heads, s.rows, s.columns}, options.dtype(wide)) : at::Tensor());
@@ -57,8 +61,8 @@ int64_t KvCache::Spec::layers_that(bool (*keep)(Keeps)) const {
 }
 
 int64_t KvCache::bytes_per_block(const Spec& spec, int64_t element_size) {
-  return (spec.values ? 2 : 1) * spec.layers_that(keeps_tokens) * spec.block_size * spec.kv_heads * spec.head_dim *
-         element_size;
+  const int64_t head = spec.codes ? spec.head_dim + ops::kCacheScale : spec.head_dim * element_size;
+  return (spec.values ? 2 : 1) * spec.layers_that(keeps_tokens) * spec.block_size * spec.kv_heads * head;
 }
 
 int64_t KvCache::bytes_per_seat(const Spec& spec, int64_t element_size) {

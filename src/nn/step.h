@@ -20,6 +20,8 @@ class KvCache {
   struct Spec {
     int64_t layers, blocks, block_size, kv_heads, head_dim;
     bool values = true;  // false: they are a part of the keys
+    // Their type where they are held in codes of eight bits (ops/ops.h).
+    std::optional<at::ScalarType> codes = {};
     // Per layer; empty: every one keeps tokens. States are of so many sequences, in f32 (f64 where the rest is).
     std::vector<Keeps> keeps = {};
     StateShape state = {};

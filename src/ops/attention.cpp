@@ -323,7 +323,8 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
                            int64_t max_k, const AttentionRule& rule) {
   static const auto op = handle<decltype(paged)>("apus::paged_attention");
-  check(q_TNH, k_cache, v_cache, k_cache.size(2));
+  check(q_TNH, is_coded(k_cache) ? k_cache.narrow(3, 0, k_cache.size(3) - kCacheScale) : k_cache, v_cache,
+        k_cache.size(2));
   const BelowAutograd guard;
   return op.call(q_TNH, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, rule.scale, rule.mask.causal,
                  rule.mask.window, rule.softcap, maybe(rule.sinks_N));

@@ -65,6 +65,13 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
                            int64_t max_k, const AttentionRule& rule);
 
+// A cache of at::kChar or at::kByte holds codes, whole numbers of eight bits or E4M3 ones: behind the numbers of a head
+// stand kCacheScale bytes, the f32 that they are multiplied by. On devices that multiply by codes (ops/quantised.h).
+inline constexpr int64_t kCacheScale = 4;
+inline bool is_coded(const at::Tensor& cache) {
+  return cache.scalar_type() == at::kChar || cache.scalar_type() == at::kByte;
+}
+
 // Writes this forward's keys and values into their cache places; slot = block * P + offset, int64; slot < 0 is skipped.
 void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_cache, at::Tensor& v_cache,
               const at::Tensor& slot_T);

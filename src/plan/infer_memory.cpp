@@ -55,8 +55,13 @@ Held fullest(const ModelFacts& m, int devices) {
 }
 }  // namespace
 
-double cache_bytes_per_token(const ModelFacts& m, double element) {
-  return element * static_cast<double>(m.token_layers * (m.latent > 0 ? m.latent : 2 * m.kv_heads * m.head_dim));
+double cache_bytes_per_token(const ModelFacts& m, double element, bool codes) {
+  constexpr double kScale = 4;  // behind a head's codes
+  const auto bytes = [&](int64_t head) {
+    return codes ? static_cast<double>(head) + kScale : element * static_cast<double>(head);
+  };
+  return static_cast<double>(m.token_layers) *
+         (m.latent > 0 ? bytes(m.latent) : 2 * static_cast<double>(m.kv_heads) * bytes(m.head_dim));
 }
 
 MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
@@ -75,7 +80,7 @@ MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
   of(use.at_peak, Holds::Activations) = tokens * s.element() * (4 * h + std::max(3 * q + 3 * k, gated * ffn));
   of(use.at_peak, Holds::Head) =
       static_cast<double>(std::min<int64_t>(infer.sequences, 256)) * static_cast<double>(m.vocab) * 4;
-  plan.cache_token_bytes = cache_bytes_per_token(m, s.element());
+  plan.cache_token_bytes = cache_bytes_per_token(m, s.element(), infer.cache_codes);
   // States are in f32.
   const double states = static_cast<double>(m.state_layers * m.state_numbers) * std::max(s.element(), 4.0);
   const double one = held.layers * (plan.cache_token_bytes * static_cast<double>(infer.context) + states),

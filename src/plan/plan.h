@@ -16,6 +16,7 @@ struct InferSpec {
   int64_t sequences = 256;     // in flight
   int64_t step_tokens = 2048;  // of one forward
   double memory_share = 0.9;   // of the device, for weights and cache
+  bool cache_codes = false;    // keys and values in eight bits
   double cache_bytes = 0;      // 0: what the share leaves
   bool cached = true;          // false: whole texts are scored, nothing is kept
 };
@@ -91,7 +92,8 @@ MemoryUse infer_memory(const PlanSpec& spec, Plan& plan);  // infer_memory.cpp; 
 MemoryUse python_stack_memory(const PlanSpec& spec, const TuningFacts& tuning);  // python_stack.cpp
 Speed estimated_speed(const PlanSpec& spec, const TuningFacts& tuning);          // speed.cpp
 Plan bare_plan(PlanSpec spec);                                                   // memory and speed alone
-double cache_bytes_per_token(const ModelFacts& model, double element);
+// codes: in eight bits, with scales.
+double cache_bytes_per_token(const ModelFacts& model, double element, bool codes = false);
 std::string strategy_name(int zero, int devices);  // "one device", "data parallel", "zero3"
 
 }  // namespace apus

@@ -53,7 +53,7 @@ Speed inference(const PlanSpec& s, const TuningFacts& tuning) {
   const double weights = static_cast<double>(s.model.active_parameters()) *
                          (s.train.held_bits > 0 ? weight_bytes(tuning, s.train) / tuning.elements : s.element());
   const auto sequences = static_cast<double>(s.infer.sequences);
-  const double cache = sequences * context * cache_bytes_per_token(s.model, s.element());
+  const double cache = sequences * context * cache_bytes_per_token(s.model, s.element(), s.infer.cache_codes);
   Speed speed =
       slowest(sequences * forward_flops(s, context) / peak, (weights + cache) / s.device.memory_speed, 0, sequences);
   speed.prompt_tokens_per_second = peak / forward_flops(s, context / 2);

@@ -177,22 +177,24 @@ TEST(Megatron, StagesAreRealOnesWhereTheModelHasThem) {
   EXPECT_EQ(with({"--rlhf_type", "dpo", "--precompute_ref_log_probs", "true"}), "absent");
 }
 
-// As many rows are compared as Megatron's processes would compare.
-TEST(Megatron, ProcessesOfAnEmbeddingShareOutTheRowsOfAPass) {
-  const OwnFlags own = own_flags({"--task_type", "embedding", "--tensor_model_parallel_size", "2", "--micro_batch_size",
-                                  "16", "--global_batch_size", "32"},
-                                 {.ranks = 2});
-  EXPECT_EQ(became(own, "per_device_train_batch_size"), "8");
-  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "2");
-  EXPECT_EQ(became(own, "sequence_parallel_size"), "absent");
-  EXPECT_EQ(became(own, "deepspeed"), "zero3");
-  test::expect_says(test::refusal(Fault::Usage,
-                                  [] {
-                                    own_flags({"--task_type", "embedding", "--tensor_model_parallel_size", "2",
-                                               "--micro_batch_size", "3", "--global_batch_size", "6"},
-                                              {.ranks = 2});
-                                  }),
-                    "2 processes share out the rows of a pass: give a multiple of 2");
+// As many processes share the tokens of a row as the algorithm and the heads of attention allow.
+TEST(Megatron, ProcessesThatCannotShareARowReadTheirOwn) {
+  const std::vector<std::string> mesh = {"--tensor_model_parallel_size", "2", "--context_parallel_size", "4",
+                                         "--micro_batch_size",           "1", "--global_batch_size",     "16"};
+  ModelFacts small;
+  small.heads = 4, small.uncut = "of a test";
+  const auto with = [&](std::vector<std::string> flags, const std::string& command) {
+    flags.insert(flags.end(), mesh.begin(), mesh.end());
+    return own_flags(flags, {.ranks = 8, .command = command, .model = &small});
+  };
+  const OwnFlags dpo = with({"--rlhf_type", "dpo"}, "rlhf"), gkd = with({"--rlhf_type", "gkd"}, "rlhf"),
+                 embedding = with({"--task_type", "embedding"}, "sft");
+  EXPECT_EQ(became(dpo, "sequence_parallel_size"), "4");
+  EXPECT_EQ(became(dpo, "gradient_accumulation_steps"), "8");
+  EXPECT_EQ(became(embedding, "sequence_parallel_size"), "4");
+  EXPECT_EQ(became(gkd, "sequence_parallel_size"), "absent");
+  EXPECT_EQ(became(gkd, "gradient_accumulation_steps"), "2");
+  EXPECT_EQ(became(gkd, "deepspeed"), "zero3");
 }
 
 TEST(Megatron, AnExportHasNothingToConvert) {

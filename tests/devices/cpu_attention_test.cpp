@@ -2,13 +2,16 @@
 // The processor's attention, plain and paged: against the reference body in f64, and bit for bit what must not depend
 // on the rest of the batch.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include "ops/attention_signature.h"
 #include "ops/ops.h"
+#include "quant/numbers.h"
 #include "tests/devices/cpu_kernels.h"
 
 namespace apus::cpu {
@@ -123,6 +126,40 @@ TEST_P(CpuKernels, PagedAttentionIsAttention) {
                                           1200, 1200, {0.125})),
               tolerance(type));
   }
+}
+
+// A cache of codes is one of the numbers that they stand for, of this type; and those are near.
+TEST_P(CpuKernels, PagedAttentionOverCodes) {
+  constexpr int64_t kTokens = 300, kHeads = 2, kSize = 72, kBlock = 16;
+  const std::vector<int32_t> cu = {0, kTokens};
+  const at::Tensor slots = at::arange(kTokens, at::kLong), table = at::arange(19, at::kInt).view({1, 19});
+  for (const auto type : kTypes)
+    for (const auto codes : {at::kChar, at::kByte}) {
+      const at::Tensor q = at::randn({kTokens, 6, kSize}).to(type), k = at::randn({kTokens, kHeads, kSize}).to(type),
+                       v = at::randn({kTokens, kHeads, kSize}).to(type);
+      // A block more than is used: kernels read some bytes behind a row.
+      at::Tensor keys = at::zeros({20, kBlock, kHeads, kSize + ops::kCacheScale}, codes), values = keys.clone();
+      ops::store_kv(k, v, keys, values, slots);
+      const auto plain = [&](const at::Tensor& cache) {
+        const at::Tensor rows = cache.view({-1, kHeads, kSize + ops::kCacheScale}).narrow(0, 0, kTokens),
+                         scale = rows.narrow(2, kSize, ops::kCacheScale).contiguous().view(at::kFloat);
+        at::Tensor number = rows.narrow(2, 0, kSize).to(at::kFloat).contiguous();
+        for (int64_t i = 0; codes == at::kByte && i < number.numel(); ++i)
+          number.data_ptr<float>()[i] = quant::from_e4m3(static_cast<uint8_t>(number.data_ptr<float>()[i]));
+        return (number * scale).to(type);
+      };
+      const ops::AttentionRule rule{0.12, {true, 0}};
+      const auto over = [&](const at::Tensor& inside) {
+        return ops::paged_attention(q, keys, inside, ints(cu), ints(cu), table, kTokens, kTokens, rule);
+      };
+      const at::Tensor near_k = plain(keys), near_v = plain(values);
+      EXPECT_LT(error(near_k, k.to(at::kDouble)), codes == at::kChar ? 0.01 : 0.05);
+      EXPECT_TRUE(over(values).equal(ops::attention(q, near_k, near_v, ints(cu), ints(cu), kTokens, kTokens, rule)));
+      // Values that are the front of the keys.
+      EXPECT_TRUE(
+          over(keys.narrow(3, 0, 56))
+              .equal(ops::attention(q, near_k, near_k.narrow(2, 0, 56), ints(cu), ints(cu), kTokens, kTokens, rule)));
+    }
 }
 
 // The same keys give the same bits for a query that comes alone, with its neighbours, or among other sequences.

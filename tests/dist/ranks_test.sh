@@ -281,6 +281,16 @@ sequence)  # two share out the tokens of each row, alone, twice, and with weight
       --learning_rate 1e-3 --max_steps 5 --gradient_accumulation_steps 3 --logging_steps 1 --sequence_parallel_size $ranks >dpo$ranks.log 2>&1 || { cat dpo$ranks.log >&2; fail "dpo"; }
   done
   alike dpo1 dpo2 || fail "dpo: other losses"
+  for i in $(seq 1 12); do
+    printf '{"messages":[{"role":"user","content":"question %d"}],"positive_messages":[[{"role":"user","content":"answer %d%*s"}]],"negative_messages":[[{"role":"user","content":"no"}]]}\n' "$i" "$i" $((i % 5)) .
+  done >texts.jsonl
+  for ranks in 1 2 4; do  # what is compared is counted once
+    NPROC_PER_NODE=$ranks "$apus" sft --task_type embedding --model model --dataset texts.jsonl --device cpu --output_dir vectors$ranks --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 5 --per_device_train_batch_size $((ranks == 4 ? 2 : 4)) --gradient_accumulation_steps 1 --logging_steps 1 --lora_dropout 0 \
+      --eval_strategy steps --eval_steps 5 --val_dataset texts.jsonl --sequence_parallel_size $((ranks == 1 ? 1 : 2)) >vectors$ranks.log 2>&1 || { cat vectors$ranks.log >&2; fail "embedding"; }
+  done
+  alike vectors1 vectors2 || fail "embedding: other losses"
+  alike vectors1 vectors4 || fail "embedding, two for each row: other losses"
   code=0; train 2 cpu bad --sequence_parallel_size 4 || code=$?
   [ $code = 2 ] || fail "more than ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=4"

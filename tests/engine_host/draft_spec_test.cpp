@@ -57,13 +57,18 @@ TEST(DraftOptions, SayTheSameInFlagsAndInJson) {
   EXPECT_EQ(said({"--draft_model", "small"}).model, "small");
 }
 
+TEST(DraftOptions, HeadsOfTheModelDoNotGuess) {
+  for (const char* config :
+       {"{\"method\": \"mtp\", \"num_speculative_tokens\": 2}", "{\"method\": \"eagle3\", \"model\": \"x\"}"})
+    EXPECT_EQ(said({"--speculative_config", config}).tokens, 0);
+}
+
 TEST(DraftOptions, SayWhatCannotBe) {
   const auto refusal = [](const std::vector<std::string>& words) {
     return test::refusal(Fault::Usage, [&] { said(words); });
   };
   const auto config = [&](const std::string& json) { return refusal({"--speculative_config", json}); };
-  test::expect_says(config("{\"method\": \"mtp\"}"), "heads that draft (mtp, eagle, medusa) are not run here");
-  test::expect_says(config("{\"method\": \"eagle3\", \"model\": \"x\"}"), "\"eagle3\" is not supported");
+  test::expect_says(config("{\"method\": \"seer\"}"), "the method \"seer\" is not known");
   test::expect_says(config("{\"num_speculative_tokens\": 2}"), "\"model\" is needed");
   test::expect_says(config("{\"method\": \"ngram\", \"num_speculative_tokens\": 0}"), "from 1 to 32");
   test::expect_says(config("{\"method\": \"ngram\", \"tokens\": 3}"), "\"tokens\" is not known here");

@@ -22,6 +22,12 @@ int64_t draft_number(const Json& config, const char* key, int64_t otherwise, int
   return value.get<int64_t>();
 }
 
+bool asks_heads(const Json& config) {
+  if (!config.is_object() || !config.contains("method") || !config["method"].is_string()) return false;
+  const std::string method = config["method"].get<std::string>();
+  return method.ends_with("mtp") || method.starts_with("eagle") || method == "medusa" || method == "mlp_speculator";
+}
+
 // What vLLM's object says, as flags.
 void take_config(DraftSpec& out, const Json& config) {
   require(config.is_object(), Fault::Usage, "--speculative_config is a JSON object: {\"method\": \"ngram\", ",
@@ -35,9 +41,10 @@ void take_config(DraftSpec& out, const Json& config) {
                                  ? config["method"].get<std::string>()
                              : model == "ngram" || model == "[ngram]" ? "ngram"
                                                                       : "draft_model";
-  require(method == "ngram" || method == "draft_model", Fault::Usage, "--speculative_config: the method \"", method,
-          "\" is not supported: heads that draft (mtp, eagle, medusa) are not run here. Use {\"method\": \"ngram\"}, ",
-          "which needs nothing, or {\"model\": DIR} with a small model of the same tokenizer");
+  require(
+      method == "ngram" || method == "draft_model", Fault::Usage, "--speculative_config: the method \"", method,
+      "\" is not known. Use {\"method\": \"ngram\"}, which needs nothing, or {\"model\": DIR} with a small model of ",
+      "the same tokenizer");
   require(method == "ngram" || !model.empty(), Fault::Usage,
           "--speculative_config: \"model\" is needed, the folder of the small model; or \"method\": \"ngram\"");
   if (method == "draft_model") out.model = model;
@@ -71,8 +78,15 @@ void DraftOptions::fields(OptionTable& v) {
       .alias("vllm_speculative_config");
 }
 
+std::string DraftOptions::note() const {
+  if (!asks_heads(speculative_config)) return "";
+  return "--speculative_config: heads that guess (mtp, eagle, medusa) are not run here: the answers are the same; "
+         "{\"method\": \"ngram\"} guesses without them";
+}
+
 DraftSpec DraftOptions::spec() const {
   DraftSpec out;
+  if (asks_heads(speculative_config)) return out;
   const bool flags = num_speculative_tokens || speculative_ngram || !draft_model.empty();
   const bool config = !speculative_config.is_null() && !(speculative_config.is_object() && speculative_config.empty());
   require(!flags || !config, Fault::Usage,

@@ -29,7 +29,8 @@ struct DraftOptions {
   std::string draft_model;
   Json speculative_config;  // vLLM's form of all of them
   void fields(OptionTable& v);
-  DraftSpec spec() const;  // Fault::Usage for what cannot be
+  DraftSpec spec() const;    // Fault::Usage for what cannot be
+  std::string note() const;  // that what was asked for is not done; "": it is
 };
 
 // Up to `count` tokens that followed the latest earlier place of the last tokens, as many of them as stand there, from

@@ -16,6 +16,12 @@ void EngineSpec::fields(OptionTable& v) {
       .alias("gpu_memory_utilization")
       .alias("vllm_gpu_memory_utilization")
       .alias("sglang_mem_fraction_static");
+  v("kv_cache_dtype", cache_type,
+    "how keys and values are held on a processor: auto, as the model computes; int8 or fp8 (fp8_e4m3), in half the "
+    "memory")
+      .choices({"auto", "int8", "fp8", "fp8_e4m3"})
+      .alias("vllm_kv_cache_dtype")
+      .alias("sglang_kv_cache_dtype");
   v("enable_prefix_caching", prefix_caching, "prompts that begin alike share the work")
       .alias("vllm_enable_prefix_caching");
 }

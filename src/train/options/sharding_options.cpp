@@ -220,8 +220,10 @@ void ShardingOptions::read_fsdp_config(const Json& config, const std::string& wh
       for (char& c : words) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       read_fsdp_words(words.starts_with('_') ? words.substr(1) : words);
     } else if (key == "activation_cpu_offload") {
-      require(!truth(value, at), Fault::Usage, at,
-              ": activations do not go to the host; --gradient_checkpointing true computes them again instead");
+      if (truth(value, at))
+        v.notes.push_back(str(at,
+                              ": activations stay on the device; --gradient_checkpointing true (the default) keeps "
+                              "few and computes the others again"));
     } else if (key == "offload_params" || key == "cpu_offload") {
       sharding_.on_host = truth(value, at);
     } else if (key == "reduce_dtype" || (key == "mixed_precision_policy" && value.is_object())) {

@@ -173,7 +173,7 @@ TEST(Embedding, TwoRanksAreOne) {
     const auto half = rows.begin() + static_cast<long>(rank * rows.size() / 2);
     const auto model = open_golden(v.c.dir / "checkpoint", Head::None);
     EmbeddingTraining algorithm(options);
-    algorithm.begin({.loop = LoopOptions(), .device = golden::device()});
+    algorithm.begin({.loop = LoopOptions(), .ranks = 2, .device = golden::device()});
     parts[rank] = step_of(algorithm, {.policy = *model, .data_ranks = &mesh.host(kDataAxes)},
                           {{half, half + static_cast<long>(rows.size() / 2)}});
   });

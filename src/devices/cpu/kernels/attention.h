@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "devices/cpu/kernels/coded_row.h"
 #include "devices/cpu/kernels/kernels.h"
 #include "devices/cpu/parallel.h"
 
@@ -32,9 +33,13 @@ struct Rows {
   int64_t stride;                  // elements between tokens
   const int32_t* table = nullptr;  // page numbers, when in pages
   int64_t page = 1;                // tokens in a page
-  const E* operator[](int64_t j) const {
-    return base + (table ? int64_t{table[j / page]} * page + j % page : j) * stride;
-  }
+  // In codes (devices/cpu/ops/coded_cache.h): then of bytes, and `base` is null. Where a row's scale lies, and whether
+  // its codes are whole numbers.
+  const uint8_t* codes = nullptr;
+  int64_t scale_at = 0;
+  bool whole = true;
+  int64_t begin_of(int64_t j) const { return (table ? int64_t{table[j / page]} * page + j % page : j) * stride; }
+  const E* operator[](int64_t j) const { return base + begin_of(j); }
 };
 
 template <class E>
@@ -127,7 +132,9 @@ class Attend {
     kWideKeys,
     kWideValues,
     kWideProbs,
-    kWideQueries
+    kWideQueries,
+    kPlainKeys,
+    kPlainValues
   };
   // From so many rows of queries on, keys and values are widened to f32 once for all rows.
   static constexpr int64_t kRepays = 64;
@@ -165,13 +172,23 @@ class Attend {
                                wide + (head * x_.rows + i) * wide_stride());
   }
 
+  // Codes are made plain first.
+  static void find_rows(const Rows<E>& from, int64_t j, int64_t n, int64_t width, int slot, const E** rows) {
+    const int64_t apart = (width + 15) / 16 * 16;
+    E* const plain = from.codes ? reinterpret_cast<E*>(scratch(slot, kKeyBlock * apart)) : nullptr;
+    for (int64_t i = 0; i < n; ++i) {
+      rows[i] = plain ? plain + i * apart : from[j + i];
+      if (plain) read_coded(from.codes + from.begin_of(j + i), width, from.scale_at, from.whole, plain + i * apart);
+    }
+  }
+
   void block(int64_t j, int64_t n, SoftmaxState& s) {
     const RowKernels<E>& kernel = row_kernels<E>();
     const int64_t panels = (n + kPanel - 1) / kPanel;
     E* keys_t = reinterpret_cast<E*>(scratch(kKeysT, kKeyBlock * depth_));
     E* values = reinterpret_cast<E*>(scratch(kValues, kKeyBlock * width_));
     const E *k_rows[kKeyBlock], *v_rows[kKeyBlock];
-    for (int64_t i = 0; i < n; ++i) k_rows[i] = k_[j + i], v_rows[i] = v_[j + i];
+    find_rows(k_, j, n, x_.h, kPlainKeys, k_rows), find_rows(v_, j, n, x_.hv, kPlainValues, v_rows);
     for (int64_t p = 0; p < panels; ++p)
       kernel.pack_columns(k_rows + p * kPanel, std::min(kPanel, n - p * kPanel), x_.h,
                           keys_t + p * panel_size<E>(x_.h));

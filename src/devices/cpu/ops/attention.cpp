@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "devices/cpu/ops/tensors.h"
+#include "ops/ops.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {
@@ -100,27 +101,42 @@ Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tenso
   return {out, lse};
 }
 
+// Numbers of a head: of values that are a part of the keys fewer than stand in a row, whose scale is behind all of
+// them.
+int64_t head_size(const at::Tensor& cache) {
+  return std::min(cache.size(3), cache.stride(2) - (ops::is_coded(cache) ? ops::kCacheScale : 0));
+}
+
+template <class E>
+Rows<E> pages_of(const at::Tensor& cache, int64_t head, const int32_t* pages) {
+  Rows<E> rows{nullptr, cache.stride(1), pages, cache.size(1)};
+  if (ops::is_coded(cache))
+    rows.codes = static_cast<const uint8_t*>(cache.data_ptr()) + head * cache.stride(2),
+    rows.scale_at = cache.stride(2) - ops::kCacheScale, rows.whole = cache.scalar_type() == at::kChar;
+  else
+    rows.base = data<E>(cache) + head * cache.stride(2);
+  return rows;
+}
+
 at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
                            int64_t max_k, double scale, bool causal, int64_t window, double softcap,
                            const OptionalTensor& sinks) {
-  if (!same_small_float(q_TNH, k_cache, v_cache))
+  const bool coded = ops::is_coded(k_cache) && same_small_float(q_TNH, q_TNH);
+  if (!coded && !same_small_float(q_TNH, k_cache, v_cache))
     return Reference<decltype(paged_attention)>::call("apus::paged_attention", q_TNH, k_cache, v_cache, cu_q, cu_k,
                                                       block_table, max_q, max_k, scale, causal, window, softcap, sinks);
-  const at::Tensor q = as_heads(q_TNH), out = at::empty({q.size(0), q.size(1), v_cache.size(3)}, q.options()),
+  const at::Tensor q = as_heads(q_TNH), out = at::empty({q.size(0), q.size(1), head_size(v_cache)}, q.options()),
                    table = block_table.to(at::kInt).contiguous(), sink = wide_sinks(sinks);
   require_pages(k_cache), require_pages(v_cache);
   by_type(q, [&](auto e) {
     using E = decltype(e);
-    const int64_t page = k_cache.size(1), kv_heads = k_cache.size(2);
     const auto keys_of = [&](int64_t s, int64_t g) {
       const int32_t* pages = data<int32_t>(table) + s * table.size(1);
-      const auto rows = [&](const at::Tensor& cache) {
-        return Rows<E>{data<E>(cache) + g * cache.stride(2), cache.stride(1), pages, page};
-      };
-      return std::pair(rows(k_cache), rows(v_cache));
+      return std::pair(pages_of<E>(k_cache, g, pages), pages_of<E>(v_cache, g, pages));
     };
-    attend_all<E>(q, out, nullptr, cu_q, cu_k, kv_heads, {causal, window}, {scale, softcap}, pointer(sink), keys_of);
+    attend_all<E>(q, out, nullptr, cu_q, cu_k, k_cache.size(2), {causal, window}, {scale, softcap}, pointer(sink),
+                  keys_of);
   });
   return out;
 }

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "devices/cpu/kernels/coded_row.h"
 #include "devices/cpu/ops/tensors.h"
 #include "devices/cpu/parallel.h"
+#include "ops/ops.h"
 
 namespace apus::cpu {
 namespace {
@@ -76,8 +78,33 @@ Pair rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos, const
   });
 }
 
+// Rows of heads into a cache of codes.
+void store_codes(const at::Tensor& x, at::Tensor& cache, const int64_t* place) {
+  const int64_t heads = cache.size(2), h = x.size(2), row = cache.size(3);
+  const bool whole = cache.scalar_type() == at::kChar;
+  require(cache.is_contiguous() && row == h + ops::kCacheScale && x.size(1) == heads, Fault::Bug, "store_kv: rows of ",
+          h, " numbers and a cache of ", row);
+  auto* const to = static_cast<uint8_t*>(cache.data_ptr());
+  const at::Tensor rows = as_heads(x);
+  by_type(rows, [&](auto e) {
+    using E = decltype(e);
+    share(x.size(0), 16, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t)
+        for (int64_t head = 0; head < heads && place[t] >= 0; ++head)
+          write_coded(data<E>(rows) + t * rows.stride(0) + head * h, h, whole, to + (place[t] * heads + head) * row);
+    });
+    return 0;
+  });
+}
+
 void store_kv(const at::Tensor& k, const at::Tensor& v, at::Tensor& k_cache, at::Tensor& v_cache,
               const at::Tensor& slot) {
+  if (ops::is_coded(k_cache)) {
+    const at::Tensor places = slot.to(at::kLong).contiguous();
+    store_codes(k, k_cache, data<int64_t>(places));
+    if (!v_cache.is_same(k_cache)) store_codes(v, v_cache, data<int64_t>(places));
+    return;
+  }
   const bool plain = k.scalar_type() == k_cache.scalar_type() && v.scalar_type() == v_cache.scalar_type() &&
                      k_cache.is_contiguous() && v_cache.is_contiguous() && slot.scalar_type() == at::kLong;
   if (!plain)
