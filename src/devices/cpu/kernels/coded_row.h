@@ -34,12 +34,14 @@ void write_coded(const E* x, int64_t h, bool whole, uint8_t* row) {
 // The first `count` numbers of a row whose scale lies `scale_at` bytes behind its begin. Up to 15 more are written, and
 // as many bytes read.
 inline void read_coded(const uint8_t* row, int64_t count, int64_t scale_at, bool whole, bf16* out) {
-  float scale[16] = {};
-  std::memcpy(scale, row + scale_at, sizeof scale[0]);
+  float scale;
+  std::memcpy(&scale, row + scale_at, sizeof scale);
   const int64_t columns = (count + 15) / 16 * 16;
   // Kernels read FP8 codes as 2^-8 of what they stand for.
-  const CodeScales scales{scale, nullptr, nullptr, /*wide=*/true, whole ? 1.0f : 256.0f, 1, columns};
-  (whole ? kernels().codes8 : kernels().codes_e4m3)(0, columns, row, scales, out);
+  if (whole)
+    kernels().row8(columns, row, scale, out);
+  else
+    kernels().row_e4m3(columns, row, scale * 256, out);
 }
 inline void read_coded(const uint8_t* row, int64_t count, int64_t scale_at, bool whole, float* out) {
   static const std::array<float, 256> e4m3 = quant::e4m3_table();

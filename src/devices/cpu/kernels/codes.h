@@ -169,5 +169,10 @@ void codes8(int64_t first, int64_t columns, const uint8_t* codes, const CodeScal
   }
 }
 
+template <bool kE4m3>
+void row8(int64_t columns, const uint8_t* codes, float scale, bf16* y) {
+  for (int64_t c = 0; c < columns; c += kWidth) store(y + c, byte_values<kE4m3>(codes + c) * scale);
+}
+
 }  // namespace
 }  // namespace apus::cpu

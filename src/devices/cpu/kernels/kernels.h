@@ -190,6 +190,9 @@ struct Kernels {
                  bf16* y);
   void (*codes8)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y);
   void (*codes_e4m3)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y);
+  // The same with one scale, of a multiple of 16 columns.
+  void (*row8)(int64_t columns, const uint8_t* codes, float scale, bf16* y);
+  void (*row_e4m3)(int64_t columns, const uint8_t* codes, float scale, bf16* y);
   // k elements as numbers, scales and sums of an Int8Rows' row.
   void (*round_int8)(int64_t k, const bf16* x, int8_t* number, float* scale, int32_t* sum);
   // c[m][32] = rounded rows * a panel's. Each row's result depends on nothing else.

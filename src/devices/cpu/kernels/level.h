@@ -39,9 +39,10 @@ constexpr RowKernels<E> row_table() {
           outer_sums<E>};
 }
 
-constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, tanh_of, adamw,
-                         adamw_moments,     narrow_by_thresholds, state_tokens,   codes4,  codes8<false>,
-                         codes8<true>,      round_int8,           dots_int8,      nullptr, nullptr};
+constexpr Kernels kTable{
+    row_table<bf16>(),    row_table<float>(), row_statistics, tanh_of,       adamw,        adamw_moments,
+    narrow_by_thresholds, state_tokens,       codes4,         codes8<false>, codes8<true>, row8<false>,
+    row8<true>,           round_int8,         dots_int8,      nullptr,       nullptr};
 
 }  // namespace
 }  // namespace apus::cpu
