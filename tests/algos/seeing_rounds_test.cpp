@@ -176,6 +176,7 @@ TEST(SeeingRounds, RolloutServersAnswerTextAlone) {
   Rollout rollout(*seen.model, seen.options(), {}, [](const std::filesystem::path&) {});
   RolloutServerOptions servers;
   servers.vllm_mode = "server", servers.use_vllm = true, servers.vllm_server_base_url = {"http://127.0.0.1:9"};
+  servers.vllm_server_timeout = 1;  // nobody is there
   rollout.ask_servers(servers, true);
   std::vector<std::vector<int32_t>> prompts;
   Inputs::Media media;
