@@ -69,7 +69,8 @@ std::vector<Ability> algorithm_abilities(const ModelFacts* model);
 std::vector<Ability> weight_abilities(const ModelFacts* model);  // of apus sft
 std::vector<Ability> family_abilities();                         // of apus sft, by a known shape of each family
 
-// For people: a row for each `what`, a column for each way; reasons by number, below.
+// For people: a row for each `what`, a column for each way; reasons by number, below, in which "this" is the row and
+// "the flag" the column's.
 std::string abilities_text(const std::string& title, const std::vector<Ability>& all);
 
 }  // namespace apus

@@ -88,21 +88,39 @@ std::vector<Ability> family_abilities() {
   return all;
 }
 
+namespace {
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+}
+
+// A reason without the names of its row and its column, so that alike ones are told once.
+std::string general_reason(const Ability& a) {
+  std::string text = a.why_not;
+  replace_all(text, a.way_flags.substr(0, a.way_flags.find(' ')), "the flag");
+  if (const size_t flags = a.what_flags.find("--"); flags != std::string::npos)
+    replace_all(text, a.what_flags.substr(flags), "this");
+  replace_all(text, a.what + " models", "these models");
+  return text;
+}
+}  // namespace
+
 std::string abilities_text(const std::string& title, const std::vector<Ability>& all) {
   std::vector<std::vector<std::string>> rows{{title}};
   std::vector<std::string> reasons;
   for (const Way& way : kWays) rows[0].push_back(way.title);
   for (const Ability& a : all) {
     if (rows.size() == 1 || rows.back()[0] != a.what) rows.push_back({a.what});
-    const auto found = std::find(reasons.begin(), reasons.end(), a.why_not);
+    const std::string reason = general_reason(a);
+    const auto found = std::find(reasons.begin(), reasons.end(), reason);
     const auto number = found - reasons.begin() + 1;
-    if (found == reasons.end() && !a.why_not.empty()) reasons.push_back(a.why_not);
+    if (found == reasons.end() && !reason.empty()) reasons.push_back(reason);
     rows.back().push_back(a.why_not.empty() ? "yes" : str("(", number, ")"));
   }
   std::string out = table_text(rows, [](const std::string&, const std::string& cell, bool) { return cell; }) + "\n";
   for (size_t i = 0; i < reasons.size(); ++i) {
     const std::string label = str("  (", i + 1, ") ");
-    out += wrapped(label + reasons[i], 0, label.size(), 120) + "\n";
+    out += wrapped(label + reasons[i], 0, label.size(), 120);
   }
   return out;
 }

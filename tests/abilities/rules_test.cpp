@@ -5,7 +5,9 @@
 
 #include "abilities/combination.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "models/spec/presets.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
@@ -145,6 +147,25 @@ TEST(Rules, TablesCoverWhatIsRegistered) {
   const std::string text = abilities_text("algorithm", algorithms);
   for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all()) EXPECT_TRUE(tells(text, name)) << name;
   EXPECT_FALSE(weight_abilities(nullptr).empty());
+}
+
+TEST(Rules, AlikeReasonsAreToldOnce) {
+  const auto with = [](const char* what) {
+    return Ability{
+        what, "tensor", std::string("rlhf --rlhf_type ") + what, "--tensor_model_parallel_size 2",
+        std::string("--tensor_model_parallel_size is not available for --rlhf_type ") + what + ", which draws"};
+  };
+  const std::string text = abilities_text("algorithm", {with("toy"), with("other")});
+  EXPECT_TRUE(tells(text, "(1) the flag is not available for this, which draws")) << text;
+  EXPECT_FALSE(tells(text, "(2)")) << text;
+}
+
+// `apus abilities` beside it: docs/abilities.md is made anew by  apus abilities  between its two fences.
+TEST(Rules, ThePageHoldsTheTables) {
+  const std::string page = read_file(test::source_dir() / "docs/abilities.md");
+  EXPECT_TRUE(tells(page, abilities_text("algorithm, LoRA", algorithm_abilities(nullptr))));
+  EXPECT_TRUE(tells(page, abilities_text("weights, apus sft", weight_abilities(nullptr))));
+  EXPECT_TRUE(tells(page, abilities_text("family, apus sft", family_abilities())));
 }
 
 }  // namespace
