@@ -7,6 +7,7 @@
 
 #include "abilities/combination.h"
 #include "base/error.h"
+#include "base/replace_all.h"
 #include "base/wrap.h"
 #include "checkpoint/adapter_kinds.h"
 #include "models/spec/presets.h"
@@ -89,11 +90,6 @@ std::vector<Ability> family_abilities() {
 }
 
 namespace {
-void replace_all(std::string& text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-}
-
 // A reason without the names of its row and its column, so that alike ones are told once.
 std::string general_reason(const Ability& a) {
   std::string text = a.why_not;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "algos/pairs.h"
+#include "algos/row_sharers.h"
 #include "algos/vector_metrics.h"
 #include "data/rows/documents.h"
 #include "device/agree.h"
@@ -160,13 +161,6 @@ RowVectors EmbeddingTraining::ask(Actors& actors, const Batch& batch) const {
   return {text_vectors(actors.policy.forward(here.inputs(), step), step, pooling_).to(at::kCPU), sizes_of(batch)};
 }
 
-std::vector<std::string> EmbeddingTraining::of_readers(const std::vector<std::string>& of_ranks) const {
-  std::vector<std::string> out;
-  for (size_t r = 0; r < of_ranks.size(); r += of_ranks.size() / static_cast<size_t>(readers_))
-    out.push_back(of_ranks[r]);
-  return out;
-}
-
 // Every rank's micro-batches see those of the others with the same number.
 void EmbeddingTraining::share_vectors(Actors& actors, Update& update) const {
   Comm& ranks = *actors.data_ranks;
@@ -177,8 +171,8 @@ void EmbeddingTraining::share_vectors(Actors& actors, Update& update) const {
       mine = ask(actors, update[i]);
     else if (passes_in_step(actors.policy))
       ask(actors, idle_batch());  // before the exchange, as the others' passes are
-    const std::vector<std::string> all = of_readers(gather_text(bytes_of(mine), ranks));
-    const auto me = static_cast<size_t>(ranks.rank()) * all.size() / static_cast<size_t>(ranks.size());
+    const std::vector<std::string> all = gather_from_readers(bytes_of(mine), ranks, readers_);
+    const auto me = static_cast<size_t>(ranks.rank() * readers_ / ranks.size());
     std::vector<RowVectors> others;
     for (size_t r = 0; r < all.size(); ++r)
       if (r != me) others.push_back(rows_from(all[r]));
@@ -251,11 +245,12 @@ void EmbeddingTraining::keep(const at::Tensor& vector_SD, const Batch& batch) {
 
 Json EmbeddingTraining::evaluated(Comm& ranks) {
   std::vector<RowVectors> parts;
-  for (const std::string& bytes : of_readers(gather_text(bytes_of(joined(kept_)), ranks)))
+  for (const std::string& bytes : gather_from_readers(bytes_of(joined(kept_)), ranks, readers_))
     parts.push_back(rows_from(bytes));
   std::vector<double> labels;
-  for (const std::string& bytes : of_readers(gather_text(
-           {reinterpret_cast<const char*>(kept_labels_.data()), kept_labels_.size() * sizeof(float)}, ranks))) {
+  for (const std::string& bytes :
+       gather_from_readers({reinterpret_cast<const char*>(kept_labels_.data()), kept_labels_.size() * sizeof(float)},
+                           ranks, readers_)) {
     std::vector<float> theirs(bytes.size() / sizeof(float));
     std::memcpy(theirs.data(), bytes.data(), bytes.size());
     labels.insert(labels.end(), theirs.begin(), theirs.end());

@@ -31,8 +31,6 @@ class EmbeddingTraining final : public Algorithm {
   at::Tensor infonce(const at::Tensor& vector_SD, const Batch& batch, Loss& out) const;
   at::Tensor of_pairs(const at::Tensor& vector_SD, const Batch& batch) const;
   void share_vectors(Actors& actors, Update& update) const;
-  // Of what all ranks gave what those did that each read rows of their own; of neighbours with the same ones the first.
-  std::vector<std::string> of_readers(const std::vector<std::string>& of_ranks) const;
   RowVectors ask(Actors& actors, const Batch& batch) const;
   void keep(const at::Tensor& vector_SD, const Batch& batch);
 

@@ -7,6 +7,13 @@
 
 namespace apus {
 
+std::vector<std::string> gather_from_readers(const std::string& mine, Comm& ranks, int64_t readers) {
+  const std::vector<std::string> all = gather_text(mine, ranks);
+  std::vector<std::string> out;
+  for (size_t r = 0; r < all.size(); r += all.size() / static_cast<size_t>(readers)) out.push_back(all[r]);
+  return out;
+}
+
 RowSharers::RowSharers(Comm* ranks, int64_t readers) {
   if (!ranks || ranks->size() == readers) return;
   ranks_ = ranks;

@@ -11,6 +11,9 @@
 
 namespace apus {
 
+// What those gave that each read rows of their own, as many as `readers`: of neighbours with the same rows the first.
+std::vector<std::string> gather_from_readers(const std::string& mine, Comm& ranks, int64_t readers);
+
 class RowSharers {
  public:
   RowSharers() = default;  // one, who draws everything

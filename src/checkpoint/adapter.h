@@ -45,7 +45,7 @@ bool changes_base(const std::filesystem::path& dir);
 using ReadWeight = std::function<at::Tensor(const std::string& name)>;
 void load_adapter_beside(Model& model, const std::filesystem::path& dir, const std::string& name, at::ScalarType type,
                          const ReadWeight& read);
-// TrainedDelta::settle.
+// TrainedDelta::settle() of all its changes.
 void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read = {});
 void detach_adapter(Model& model, const std::string& name);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A quantised checkpoint written as a plain one, a parameter at a time: memory is one parameter, whatever the model's
-// size.
+// A quantised checkpoint written as a plain one, a parameter at a time: memory is one parameter,
+// whatever the model's size.
 #pragma once
 
 #include <c10/core/ScalarType.h>

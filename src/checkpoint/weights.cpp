@@ -140,8 +140,8 @@ c10::Device device_of(const std::string& name, const LoadOptions& options) {
   return options.place ? options.place(name) : options.device;
 }
 
-// The layers whose weight may stay quantised: their products are all made by ops::linear. Losses multiply by a head
-// themselves.
+// The layers whose weight may stay quantised: their products are all made by ops::linear.
+// Losses multiply by a head themselves.
 std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
   // Parts of them on several ranks or devices are plain.
   const bool words = options.answers_only && !options.place && !model.mesh() && options.quantised->holds_words();
@@ -247,26 +247,22 @@ at::Tensor held_tensor(const OnDisk& from, size_t i, const TensorFolder& source,
   return weight;
 }
 
-at::Tensor held_mxfp4(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+std::vector<at::Tensor> held_mxfp4(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
   const at::Tensor blocks = source.tensor(from.tensors[0].name), scales = source.tensor(from.tensors[1].name);
   std::vector<at::Tensor> matrices;
   for (int64_t e = 0; e < from.param.full[0]; ++e)
     matrices.push_back(ops::quantised_tensor(mxfp4_matrix(blocks[e], scales[e]), options.dtype,
                                              device_of(from.name, options), options.products));
   for (const DiskShape& t : from.tensors) source.forget(t.name);
-  return ops::quantised_stack(std::move(matrices), from.param.full);
+  return matrices;
 }
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options, const MeshView* mesh) {
   const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
-  if (held && packed) {
-    p.data = held_mxfp4(from, source, options);
-    return;
-  }
   if (held) {
-    std::vector<at::Tensor> matrices;
-    for (size_t i = 0; i < tensors.size(); ++i) matrices.push_back(held_tensor(from, i, source, options));
-    p.data = whole ? matrices[0] : ops::quantised_stack(std::move(matrices), p.full);
+    std::vector<at::Tensor> matrices = packed ? held_mxfp4(from, source, options) : std::vector<at::Tensor>();
+    for (size_t i = 0; i < tensors.size() && !packed; ++i) matrices.push_back(held_tensor(from, i, source, options));
+    p.data = p.full.size() == 2 ? matrices[0] : ops::quantised_stack(std::move(matrices), p.full);
     return;
   }
   const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;

@@ -13,12 +13,14 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
 #include "cli/selftest.h"
 #include "dist/launch/launcher.h"
 #include "doctor/checks.h"
 #include "doctor/comm_checks.h"
+#include "doctor/device_words.h"
 #include "doctor/explain_report.h"
 #include "doctor/inventory.h"
 #include "doctor/isolated.h"
@@ -37,7 +39,8 @@ void DoctorOptions::fields(OptionTable& v) {
   v("selftest", selftest,
     "hold a device against the cpu: every operator, a few training steps, decoded answers; writes --report");
   v("report", report, "for --selftest: the file with all that was seen, to be sent to who can read it");
-  v("device", device, "for --comm: cpu, npu or cuda; for --selftest also one of them: npu:3")
+  v("device", device,
+    str("for --comm: ", join(device_words()), "; for --selftest also one of them: ", device_words().front(), ":3"))
       .shown_default("the first that is here")
       .alias("comm_device");
   v("comm_ranks", comm_ranks, "for --comm: processes")

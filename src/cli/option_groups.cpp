@@ -13,6 +13,7 @@
 #include "checkpoint/adapter_config.h"
 #include "checkpoint/gguf_folder.h"
 #include "checkpoint/run_folder.h"
+#include "doctor/device_words.h"
 #include "hub/hub.h"
 #include "parallel/placement/device_map.h"
 #include "text/builtin_templates.h"
@@ -85,7 +86,8 @@ void ModelOptions::fields(OptionTable& v) {
       .shown_default("from config.json")
       .restored("model");
   v("device", device,
-    "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order")
+    str("where to run: auto, ", join(device_words()), ", or one of several: ", device_words().front(),
+        ":1. auto takes them in this order"))
       .common();
   v.no_effect({"attn_impl"}, "attention is always the fused kind over packed tokens");
   v.no_effect({"enable_npu_model_patch"}, "fused operators are chosen by the device, there is nothing to patch");

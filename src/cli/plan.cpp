@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "doctor/device_words.h"
 #include "models/spec/presets.h"
 
 namespace apus {
@@ -79,7 +80,7 @@ void PlanOptions::fields(OptionTable& v) {
   for (const auto& option : v.options()) option->is_required = false;  // a plan reads no rows
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
   v.at("device").help =
-      "910B3, A100-80G, H200, ... (see docs/plan.md); auto, npu, cuda: what this machine has; cpu: its processor";
+      str("910B3, A100-80G, H200, ... (see docs/plan.md); auto, ", join(device_words()), ": what this machine has");
 }
 
 void PlanOptions::resolve(OptionTable& v) {

@@ -35,7 +35,7 @@ struct Rendezvous {
 class DeviceKind {
  public:
   virtual ~DeviceKind() = default;
-  virtual const char* name() const = 0;  // what --device, logs and docs say: "cpu", "cuda", "npu"
+  virtual const char* name() const = 0;  // what --device, logs and docs say (doctor/device_words.h)
   virtual c10::DeviceType type() const = 0;
   virtual int priority() const = 0;                  // auto takes the highest that is available
   virtual bool available(std::string* why_not) = 0;  // cheap; says why when it is not

@@ -9,8 +9,8 @@
 namespace apus {
 
 // Each parameter gets the cut that leaves it to the stages that run it (stage_cut): embedding and towers to the first,
-// final norm and head to the last, a tied table to both. `layers`: those of each stage. Before Module::place() and
-// loading.
+// final norm and head to the last, a tied table to both. `layers`: those of each stage.
+// Before Module::place() and loading.
 void cut_into_stages(Model& model, const std::vector<Range>& layers);
 
 // Whether anything in the stages before this one is trained, which then wait for a gradient.

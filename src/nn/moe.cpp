@@ -243,7 +243,8 @@ at::Tensor of_each(const at::Tensor& rows, const Param& weight, const Param& bia
 }  // namespace
 
 at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
-  const at::Tensor expert_M = at::repeat_interleave(at::tensor(pairs.count, at::kLong)).to(x_MD.device());
+  const at::Tensor expert_M =
+      held_quantised() ? at::Tensor() : at::repeat_interleave(at::tensor(pairs.count, at::kLong)).to(x_MD.device());
   const auto multiply = [&](const at::Tensor& rows, const Param& weight, const Param& bias) {
     if (ops::is_quantised(weight.data)) return of_each(rows, weight, bias, pairs);
     return ops::grouped_linear(rows, weight.data, pairs.ends) + at::index_select(bias.data, 0, expert_M);
@@ -283,8 +284,8 @@ Step step_of_rows(const at::Tensor& token_n, size_t expert, const Step& s) {
 }  // namespace
 
 // Every expert as a feed-forward of its own, for weights that are held quantised and for adapters that cannot be
-// grouped. Where no expert has rows the first
-// one multiplies none, so that the backward passes of all ranks exchange theirs.
+// grouped. Where no expert has rows the first one multiplies none, so that the backward passes of all ranks exchange
+// what is theirs.
 at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
   const ExpertMatrices gate = here(gate_of_), up = here(up_of_), down = here(down_of_);
   const auto inputs = at::split_with_sizes(x_MD, pairs.count, 0);

@@ -27,8 +27,8 @@ at::Tensor quantised_stack(std::vector<at::Tensor> matrices, at::IntArrayRef siz
 // One of them.
 const at::Tensor& matrix_in(const at::Tensor& stack, int64_t index);
 
-// Whether the device has products of its own with codes for weights of this type, which are as fast as those with plain
-// weights.
+// Whether the device has products of its own with codes for weights of this type, which are as fast as
+// those with plain weights.
 bool multiplies_codes(c10::Device device, at::ScalarType type);
 
 bool is_quantised(const at::Tensor& weight);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A quantised weight as codes of four or eight bits, for products that make plain numbers of them by the way: what a
-// format offers besides Matrix where its columns form groups. A device keeps them in an order of its own
-// (ops/quantised.h).
+// format offers besides Matrix where its columns form groups. A device keeps them in an order
+// of its own (ops/quantised.h).
 #pragma once
 
 #include <cstdint>

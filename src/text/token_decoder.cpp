@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/replace_all.h"
 #include "text/byte_alphabet.h"
 #include "text/in_order.h"
 #include "text/normalizer.h"
@@ -18,19 +19,6 @@ std::string joined(const Tokens& tokens) {
   std::string all;
   for (const std::string& token : tokens) all += token;
   return all;
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  if (from.empty()) return;
-  size_t at = text.find(from);
-  if (at == std::string::npos) return;
-  std::string made;
-  size_t done = 0;
-  for (; at != std::string::npos; at = text.find(from, done)) {
-    made.append(text, done, at - done).append(to);
-    done = at + from.size();
-  }
-  text = made.append(text, done, std::string::npos);
 }
 
 // Removes the space before punctuation and English contractions. Decoders also turn " do not" into " don't".

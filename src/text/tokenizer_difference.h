@@ -9,8 +9,8 @@
 namespace apus {
 
 // Where `other` reads or cuts something else than `mine`, in words ("token 5 is 'a' here and 'b' there"); empty where
-// it knows all that `mine` has. Tokens that `other` has besides do not matter, nor tokens that were added to `mine`
-// alone.
+// it knows all that `mine` has. Tokens that `other` has besides do not matter, nor tokens that were added
+// to `mine` alone.
 std::string tokenizer_difference(const Tokenizer& mine, const Tokenizer& other);
 
 }  // namespace apus

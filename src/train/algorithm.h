@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What makes one training algorithm different from another: the samples it makes of a row, what it collects, and its
-// loss. The trainer owns the rest. Its options are registered apart, without the tensor library
-// (train/options/algorithm_options.h).
+// loss. The trainer owns the rest. Its options are registered apart, without the tensor
+// library (train/options/algorithm_options.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

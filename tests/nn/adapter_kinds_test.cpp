@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdaLoRA, Bone and BOFT against PEFT, bottlenecks against ms-swift: logits, loss, gradients, files both ways, merged
-// weights.
+// AdaLoRA, Bone and BOFT against PEFT, bottlenecks against ms-swift: logits, loss, gradients, files both ways,
+// merged weights.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/eye.h>

@@ -67,8 +67,8 @@ TEST(LoraTraining, FollowsPeft) {
   EXPECT_EQ(compared, 8);
 }
 
-// Optimizers, schedules, losses and adapters that the golden runs leave out, against runs in f64: see
-// tests/data/train/make_trajectories.py.
+// Optimizers, schedules, losses and adapters that the golden runs leave out, against runs in f64:
+// see tests/data/train/make_trajectories.py.
 class OtherTraining : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OtherTraining, FollowsF64) {

@@ -67,8 +67,8 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   std::string scale() const;  // of rewards: as given, else what suits the estimator
   // Rounds that are asked before it is their turn.
   int64_t rounds_ahead() const { return max_staleness.value_or(async_generate || partial_rollout ? 1 : 0); }
-  // Whether servers draw rounds that wait while the trainer works. Not where a round asks further questions of its
-  // answers.
+  // Whether servers draw rounds that wait while the trainer works. Not where a round asks further questions
+  // of its answers.
   bool draws_beside() const {
     return rounds_ahead() > 0 && !server_urls().empty() && !partial_rollout && !dynamic_sample &&
            advantage_estimator != "remax";

@@ -26,8 +26,8 @@ struct LengthReport {
 LengthReport length_report(const SampleStore& samples, int64_t rejected = 0);
 // "Dataset Token Length: 12.50±3.20, min=..., max=..., size=..."
 std::string length_line(const LengthReport& report);
-// The line, a histogram, shares; several lines. `questions`: answers are made later, so that nothing of the rows is
-// learnt.
+// The line, a histogram, shares; several lines. `questions`: answers are made later, so that nothing
+// of the rows is learnt.
 std::string report_text(const LengthReport& report, bool questions = false, int width = 80);
 
 }  // namespace apus

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/replace_all.h"
+
 namespace apus {
 namespace {
 
-void replace_all(std::string& text, const std::string& from, const std::vector<std::string>& values, bool chinese) {
-  if (values.empty()) return;
-  const std::string& to = chinese ? values.front() : values.back();
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
+void fill_in(std::string& text, const std::string& mark, const std::vector<std::string>& values, bool chinese) {
+  if (!values.empty()) replace_all(text, mark, chinese ? values.front() : values.back());
 }
 
 bool has_chinese(const std::string& text) {  // a lead byte of U+4000 to U+9FFF
@@ -30,8 +29,8 @@ void put_names(Json& messages, const Json& tag, const SelfName& names) {
   for (Json& m : messages) {
     if (!m.contains("content") || !m["content"].is_string()) continue;
     std::string text = m["content"].get<std::string>();
-    replace_all(text, "{{NAME}}", names.name, chinese);
-    replace_all(text, "{{AUTHOR}}", names.author, chinese);
+    fill_in(text, "{{NAME}}", names.name, chinese);
+    fill_in(text, "{{AUTHOR}}", names.author, chinese);
     m["content"] = std::move(text);
   }
 }

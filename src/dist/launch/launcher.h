@@ -21,8 +21,8 @@ struct Launch {
   double grace_s = 3;  // after a first failure: for the others to tell theirs
 };
 
-// The exit code: 0, that of the first failure, or 128 + signal after a signal to the launcher, or to that of another
-// machine.
+// The exit code: 0, that of the first failure, or 128 + signal after a signal to the launcher,
+// or to that of another machine.
 int launch(const Launch& launch);
 
 // In a rank: leaves the reason of its end with the launcher. False when nobody launched this process.

@@ -85,6 +85,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
   spec.head = head;
   spec.labels = head == Head::Scalar ? labels_of(c) : 0;
   spec.pad = c.integer("pad_token_id", spec.pad);
+  if (spec.seeing) spec.shape.seen_layers = std::ssize(spec.seeing->vision.deep_layers);
   check_widths(spec);
   return spec;
 }

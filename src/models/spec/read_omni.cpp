@@ -30,7 +30,6 @@ void use_senses(const Config& c, DecoderSpec& spec, SeeingSpec seeing, HearingSp
   seeing.aligner = {seeing.vision.name + ".merger", seeing.vision.name + "." + seeing.vision.names.deep_mergers};
   for (const char* last : {".proj", ".proj1", ".proj2"}) seeing.aligner.push_back(hearing.name + last);
   seeing.hearing = std::make_shared<const HearingSpec>(std::move(hearing));
-  spec.shape.seen_layers = std::ssize(seeing.vision.deep_layers);
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
 }
 

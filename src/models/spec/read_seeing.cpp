@@ -56,7 +56,6 @@ void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
   if (seeing.tower.empty()) seeing.tower = {seeing.vision.name};
   if (seeing.aligner.empty())
     seeing.aligner = {seeing.vision.name + ".merger", seeing.vision.name + "." + seeing.vision.names.deep_mergers};
-  spec.shape.seen_layers = std::ssize(seeing.vision.deep_layers);
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
 }
 

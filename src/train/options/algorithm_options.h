@@ -32,8 +32,8 @@ struct OtherModel {
   std::optional<double> learning_rate = {};  // of a trained one; absent: the policy's
 };
 
-// What settings of an algorithm ask for beyond what the algorithm itself does. Each is the flag that asks; "": none
-// does.
+// What settings of an algorithm ask for beyond what the algorithm itself does. Each is the flag
+// that asks; "": none does.
 struct AlgorithmNeeds {
   std::string whole_logits = {};  // the probabilities of all words at once
   std::string one_process = {};   // a figure over rows, kept where their losses are known

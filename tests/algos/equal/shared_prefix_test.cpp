@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers to one prompt that is computed once are what they are to a prompt of their own: hidden states, losses,
-// gradients.
+// Answers to one prompt that is computed once are what they are to a prompt of their own:
+// hidden states, losses, gradients.
 #include "train/shared_prefix.h"
 
 #include <ATen/ops/arange.h>

@@ -33,8 +33,8 @@ struct Rows {
   int64_t stride;                  // elements between tokens
   const int32_t* table = nullptr;  // page numbers, when in pages
   int64_t page = 1;                // tokens in a page
-  // In codes (devices/cpu/ops/coded_cache.h): then of bytes, and `base` is null. Where a row's scale lies, and whether
-  // its codes are whole numbers.
+  // In codes (devices/cpu/kernels/coded_row.h): then of bytes, and `base` is null. Where a row's scale lies, and
+  // whether its codes are whole numbers.
   const uint8_t* codes = nullptr;
   int64_t scale_at = 0;
   bool whole = true;

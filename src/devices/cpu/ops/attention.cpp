@@ -101,8 +101,8 @@ Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tenso
   return {out, lse};
 }
 
-// Numbers of a head: of values that are a part of the keys fewer than stand in a row, whose scale is behind all of
-// them.
+// Numbers of a head: of values that are a part of the keys fewer than stand in a row, whose scale
+// is behind all of them.
 int64_t head_size(const at::Tensor& cache) {
   return std::min(cache.size(3), cache.stride(2) - (ops::is_coded(cache) ? ops::kCacheScale : 0));
 }

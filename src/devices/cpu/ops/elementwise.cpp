@@ -93,7 +93,6 @@ void store_codes(const at::Tensor& x, at::Tensor& cache, const int64_t* place) {
         for (int64_t head = 0; head < heads && place[t] >= 0; ++head)
           write_coded(data<E>(rows) + t * rows.stride(0) + head * h, h, whole, to + (place[t] * heads + head) * row);
     });
-    return 0;
   });
 }
 
