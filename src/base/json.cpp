@@ -69,11 +69,31 @@ std::string word_as_json(std::string_view word, bool is_key) {
 
 }  // namespace
 
+namespace {
+// Python writes the infinite number by a word that JSON does not have: the largest one stands in for it.
+std::string with_largest(std::string_view text) {
+  constexpr std::string_view kWord = "Infinity", kLargest = "1.7976931348623157e308";
+  std::string out;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+    const bool word = !quoted && text.substr(i, kWord.size()) == kWord;
+    if (!word) {
+      out += text[i];
+      continue;
+    }
+    out += kLargest, i += kWord.size() - 1;
+  }
+  return out;
+}
+}  // namespace
+
 Json parse_json(std::string_view text, std::string_view where, Fault fault, int max_depth) {
   require(depth_of(text) <= max_depth, fault, where, ": nested more than ", max_depth, " deep");
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
+    if (const std::string other = with_largest(text); other != text) return parse_json(other, where, fault, max_depth);
     fail(fault, where, ": not valid JSON: ", reason(error));
   }
 }

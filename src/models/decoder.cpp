@@ -30,6 +30,7 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                            .names = dense->names,
                                            .gate_scale = dense->gate_scale,
                                            .out_scale = dense->out_scale});
+  if (std::holds_alternative<NoFeedForward>(wanted)) return nullptr;
   const auto& mixture = std::get<MixtureSpec>(wanted);
   return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
                                                .ffn = mixture.ffn,
@@ -38,6 +39,10 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                                .shared_ffn = mixture.shared_ffn,
                                                .out_scale = mixture.out_scale,
                                                .clamp = mixture.clamp,
+                                               .gated = mixture.gated,
+                                               .latent = mixture.latent,
+                                               .weighs_input = mixture.weighs_input,
+                                               .act = spec.act,
                                                .router = mixture.router,
                                                .names = mixture.names});
 }
@@ -50,12 +55,17 @@ std::string block_name(const DecoderSpec& spec, int64_t layer) {
 Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
   const auto i = static_cast<size_t>(index);
   const int turn = spec.rope_of[i];
+  AttentionForm form = spec.attention;
+  LayerHeads heads{spec.shape.heads, spec.shape.kv_heads, form.sinks};
+  if (!spec.heads_of.empty()) heads = spec.heads_of[i];
+  form.sinks = heads.sinks;
   return {.layer = index,
           .hidden = spec.shape.hidden,
-          .heads = spec.shape.heads,
-          .kv_heads = spec.shape.kv_heads,
+          .heads = heads.heads,
+          .kv_heads = heads.kv_heads,
           .head_dim = spec.shape.head_dim,
-          .form = spec.attention,
+          .cached_heads = spec.shape.kv_heads,
+          .form = form,
           .norm = spec.norm,
           .window = spec.window[i],
           .turn = turn,
@@ -65,6 +75,16 @@ Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
 std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t index) {
   if (spec.latent) return std::make_unique<LatentAttention>(attention_spec(spec, index), *spec.latent);
   return std::make_unique<Attention>(attention_spec(spec, index));
+}
+}  // namespace
+
+namespace {
+bool mixes(const DecoderSpec& spec, int64_t index) { return spec.shape.keeps_in(index) != Keeps::Nothing; }
+const LayerNorms& norms_of(const DecoderSpec& spec, int64_t index) {
+  return spec.state_norms && keeps_state(spec.shape.keeps_in(index)) ? *spec.state_norms : spec.norms;
+}
+bool feeds(const DecoderSpec& spec, int64_t index) {
+  return !std::holds_alternative<NoFeedForward>(spec.feed_forward[static_cast<size_t>(index)]);
 }
 }  // namespace
 
@@ -87,17 +107,17 @@ Norm* DecoderLayer::norm(const std::string& name, const DecoderSpec& spec) {
 DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     : parallel_(spec.parallel),
       branch_scale_(spec.branch_scale),
-      before_attention_(norm(spec.norms.before_attention, spec)),
+      before_attention_(mixes(spec, index) ? norm(norms_of(spec, index).before_attention, spec) : nullptr),
       mixers_(make_mixers(spec, index)),
-      after_attention_(norm(spec.norms.after_attention, spec)),
-      before_feed_forward_(norm(spec.norms.before_feed_forward, spec)),
-      feed_forward_(adopt(block_name(spec, index), make_feed_forward(spec, index))),
-      after_feed_forward_(norm(spec.norms.after_feed_forward, spec)) {
+      after_attention_(mixes(spec, index) ? norm(norms_of(spec, index).after_attention, spec) : nullptr),
+      before_feed_forward_(feeds(spec, index) ? norm(norms_of(spec, index).before_feed_forward, spec) : nullptr),
+      feed_forward_(feeds(spec, index) ? &adopt(block_name(spec, index), make_feed_forward(spec, index)) : nullptr),
+      after_feed_forward_(feeds(spec, index) ? norm(norms_of(spec, index).after_feed_forward, spec) : nullptr) {
   if (spec.normed_sums) {
     const NormedSums& sums = *spec.normed_sums;
     sums_ = {keeps_state(spec.shape.keeps_in(index)) ? sums.state : sums.attention, sums.feed_forward};
   }
-  if (!after_feed_forward_ && branch_scale_ == 1 && !sums_) feed_forward_.result_is_only_added();
+  if (feed_forward_ && !after_feed_forward_ && branch_scale_ == 1 && !sums_) feed_forward_->result_is_only_added();
 }
 
 at::Tensor DecoderLayer::mixed(const at::Tensor& x_TD, const Step& s) const {
@@ -111,12 +131,18 @@ at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s)
   const at::Tensor read_TD = (*before_attention_)(x_TD);
   const at::Tensor sum_TD = read_TD * behind_mixer.kept + mixed(read_TD, s) * behind_mixer.added;
   const at::Tensor fed_TD = (*before_feed_forward_)(sum_TD);
-  return fed_TD * behind_feed_forward.kept + feed_forward_(fed_TD, s) * behind_feed_forward.added;
+  return fed_TD * behind_feed_forward.kept + (*feed_forward_)(fed_TD, s) * behind_feed_forward.added;
 }
 
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
   if (sums_) return with_normed_sums(x_TD, s);
   const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
+  const auto fed = [&](const at::Tensor& sum_TD, const at::Tensor& read_TD) {
+    at::Tensor fed_TD = (*feed_forward_)(read_TD, s);
+    if (after_feed_forward_) fed_TD = (*after_feed_forward_)(fed_TD);
+    return sum_TD + scaled(std::move(fed_TD));
+  };
+  if (mixers_.empty()) return fed(x_TD, before_feed_forward_ ? (*before_feed_forward_)(x_TD) : x_TD);
   at::Tensor read_TD = before_attention_ ? (*before_attention_)(x_TD) : x_TD;
   at::Tensor attended_TD = mixed(read_TD, s);
   if (after_attention_) attended_TD = (*after_attention_)(attended_TD);
@@ -127,9 +153,7 @@ at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const
     sum_TD = x_TD + scaled(std::move(attended_TD));
     if (!parallel_) read_TD = sum_TD;
   }
-  at::Tensor fed_TD = feed_forward_(read_TD, s);
-  if (after_feed_forward_) fed_TD = (*after_feed_forward_)(fed_TD);
-  return sum_TD + scaled(std::move(fed_TD));
+  return feed_forward_ ? fed(sum_TD, read_TD) : sum_TD;
 }
 
 struct Decoder::Backbone : Module {

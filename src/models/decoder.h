@@ -32,10 +32,10 @@ class DecoderLayer : public Module {
   std::optional<std::pair<NormedSums::Sum, NormedSums::Sum>> sums_;
   // Null where the family has none.
   Norm* before_attention_;
-  // One, or two side by side: attention, a layer with a state.
+  // One, or two side by side: attention, a layer with a state. None: the layer is a feed-forward alone.
   std::vector<Mixer*> mixers_;
   Norm *after_attention_, *before_feed_forward_;
-  FeedForward& feed_forward_;
+  FeedForward* feed_forward_;
   Norm* after_feed_forward_;
 };
 

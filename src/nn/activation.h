@@ -4,8 +4,8 @@
 
 namespace apus {
 
-// What is applied to the gate, nearly always silu.
-enum class Activation { Silu, Gelu, GeluTanh, Relu };
+// What is applied to the gate, nearly always silu. Relu2: the square of relu.
+enum class Activation { Silu, Gelu, GeluTanh, Relu, Relu2 };
 
 // Gated: down_proj(act(gate_proj x) * up_proj x). FusedGate: the same, gate and up being one matrix, gate_up_proj.
 // Plain: c_proj(act(c_fc x)).

@@ -4,7 +4,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/ones.h>
 
 #include <cmath>
 
@@ -27,9 +29,9 @@ Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
   linear.cut = by_query_heads(s);
   return linear;
 }
-Linear::Spec keys(const Attention::Spec& s) {
+Linear::Spec keys(const Attention::Spec& s, int64_t size = 0) {
   return {.in = s.hidden,
-          .out = s.kv_heads * s.head_dim,
+          .out = s.kv_heads * (size > 0 ? size : s.head_dim),
           .bias = s.form.qkv_bias,
           .split = Split::Out,
           .cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .shared = true}};
@@ -105,7 +107,7 @@ std::vector<Linear*> Attention::projections() {
       &child<Linear>(
           "q_proj",
           queries(s, {.in = s.hidden, .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out})),
-      &child<Linear>("k_proj", keys(s)), &child<Linear>("v_proj", keys(s))};
+      &child<Linear>("k_proj", keys(s)), &child<Linear>("v_proj", keys(s, value_dim()))};
 }
 
 Attention::Attention(Spec s)
@@ -113,12 +115,13 @@ Attention::Attention(Spec s)
       qkv_(projections()),
       o_(child<Linear>(
           "o_proj",
-          queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
+          queries(s, {.in = s.heads * value_dim(), .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
   if (s.form.gate_name)
-    gate_ = &child<Linear>(s.form.gate_name,
-                           queries(s, {.in = s.hidden, .out = s.heads * s.head_dim, .split = Split::Out}));
+    gate_ = &child<Linear>(
+        s.form.gate_name,
+        queries(s, {.in = s.hidden, .out = s.heads * (s.form.gates_heads ? 1 : s.head_dim), .split = Split::Out}));
   if (s.form.sinks) sinks_ = &param("sinks", {s.heads}, {by_query_heads(s)});
-  if (s.form.qk_norm == QkNorm::None) return;
+  if (!has_weights(s.form.qk_norm)) return;
   const bool all = s.form.qk_norm == QkNorm::AllHeads;
   q_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, true), s.head_dim * (all ? s.heads : 1), s.norm);
   k_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
@@ -136,7 +139,9 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   }
   if (gate_) gate = (*gate_)(x_TD, s);
   if (spec_.form.qk_norm == QkNorm::AllHeads) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  at::Tensor v = qkv[2].reshape({tokens, -1, h});
+  at::Tensor v = qkv[2].reshape({tokens, -1, value_dim()});
+  if (spec_.form.value_scale != 1) v = v * spec_.form.value_scale;
+  if (value_dim() < h) v = at::constant_pad_nd(v, {0, h - value_dim()});
   q = q.reshape({tokens, -1, h}), k = k.reshape({tokens, -1, h});
   if (const auto& share = training_of(s).tokens) {
     auto all = share->all_tokens({std::move(q), std::move(k), std::move(v)});
@@ -148,6 +153,14 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
     if (spec_.neighbours) q = neighbours_apart(q, 2 * turn.cos.size(1)), k = neighbours_apart(k, 2 * turn.cos.size(1));
     std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
   }
+  if (spec_.form.qk_norm == QkNorm::AloneAfterRope && spec_.turn >= 0) {
+    const auto alone = [&](const at::Tensor& x) {
+      return ops::rms_norm(x, at::ones({h}, x.options()), spec_.norm.eps);
+    };
+    q = alone(q), k = alone(k);
+  }
+  if (const int64_t each = spec_.cached_heads / spec_.kv_heads; each > 1)
+    k = k.repeat_interleave(each, 1), v = v.repeat_interleave(each, 1);
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
   return {std::move(q), std::move(k), std::move(v), std::move(gate)};
 }
@@ -169,6 +182,12 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
   return over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(), s);
 }
 
+at::Tensor Attention::gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const {
+  const at::Tensor gate = spec_.form.gates_by_softplus ? steady_softplus(gate_TA) : steady_sigmoid(gate_TA);
+  if (!spec_.form.gates_heads) return y_TA * gate;
+  return (y_TA.view({y_TA.size(0), gate.size(1), -1}) * gate.unsqueeze(-1)).flatten(1);
+}
+
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
   const AttentionForm& form = spec_.form;
   const Heads now = heads(form.in_scale == 1 ? x_TD : x_TD * form.in_scale, s);
@@ -179,8 +198,9 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
     };
     y_TNH = share->own_tokens(y_TNH, own(spec_.heads, by_query_heads(spec_)), own(spec_.kv_heads, keys(spec_).cut));
   }
+  if (value_dim() < spec_.head_dim) y_TNH = y_TNH.narrow(2, 0, value_dim());
   at::Tensor y_TA = y_TNH.reshape({x_TD.size(0), -1});
-  if (now.gate_TA.defined()) y_TA = y_TA * steady_sigmoid(now.gate_TA);
+  if (now.gate_TA.defined()) y_TA = gated(y_TA, now.gate_TA);
   const at::Tensor y_TD = o_(y_TA, s);
   return form.out_scale == 1 ? y_TD : y_TD * form.out_scale;
 }

@@ -30,6 +30,7 @@ class Attention : public AttentionBlock {
   struct Spec {
     int64_t layer = 0;  // whose cache
     int64_t hidden, heads, kv_heads, head_dim;
+    int64_t cached_heads = 0;  // the cache has room for so many keys and values; 0: kv_heads
     AttentionForm form;
     NormSpec norm;
     int64_t window = 0;       // > 0: sliding
@@ -47,6 +48,8 @@ class Attention : public AttentionBlock {
   };
   std::vector<Linear*> projections();
   Heads heads(const at::Tensor& x_TD, const Step& s) const;
+  int64_t value_dim() const { return spec_.form.value_dim > 0 ? spec_.form.value_dim : spec_.head_dim; }
+  at::Tensor gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const;
   ops::AttentionRule rule() const;
   at::Tensor attended(const Heads& heads, const Step& s) const;
 

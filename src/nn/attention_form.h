@@ -8,8 +8,9 @@
 namespace apus {
 
 // Where queries and keys are normalised: each head for itself, before or after it is turned by its position, or all
-// heads as one vector.
-enum class QkNorm { None, Head, HeadAfterRope, AllHeads };
+// heads as one vector. AloneAfterRope: each head without weights, in layers that turn.
+enum class QkNorm { None, Head, HeadAfterRope, AllHeads, AloneAfterRope };
+constexpr bool has_weights(QkNorm kind) { return kind != QkNorm::None && kind != QkNorm::AloneAfterRope; }
 
 struct AttentionForm {
   bool qkv_bias = false, out_bias = false;
@@ -26,8 +27,20 @@ struct AttentionForm {
   bool gated = false;
   // A matrix of this name makes such gates of the input, a number for each that the heads give; null: there is none.
   const char* gate_name = nullptr;
+  // It makes one of each head, and softplus takes the sigmoid's place.
+  bool gates_heads = false, gates_by_softplus = false;
+  // The size of values; 0: head_dim, which is the most. And what they are multiplied by.
+  int64_t value_dim = 0;
+  double value_scale = 1;
   // The input and the result are multiplied by these.
   double in_scale = 1, out_scale = 1;
+};
+
+// How attention chooses the tokens that it looks at.
+struct IndexForm {
+  int64_t heads = 0, dim = 0, chosen = 0;
+  // Of its queries and keys, numbers that turn together are neighbours.
+  bool neighbours = false;
 };
 
 // Keys and values of all heads are made of one small vector a token, beside a key that turns and that all heads share.
@@ -38,6 +51,9 @@ struct LatentForm {
   int64_t rank = 0, still = 0, turned = 0, value = 0;
   // The two inner norms'.
   double eps = 1e-6;
+  // Heads above 0: small heads besides rate all tokens before, and attention looks at the best `chosen` of them. Their
+  // keys stand behind the small vector in the cache. They are not trained.
+  IndexForm index = {};
 };
 
 // The name of the norm of queries ("q") or keys ("k") in checkpoints.

@@ -11,6 +11,9 @@
 
 namespace apus {
 
+// `scale` times each head's vector of length one.
+at::Tensor at_unit_length(const at::Tensor& x_TGK, double scale);
+
 class DeltaNet : public StateLayer {
  public:
   DeltaNet(const DeltaForm& form, const Place& place);
@@ -22,12 +25,15 @@ class DeltaNet : public StateLayer {
     at::Tensor mixed, gate, share, step;
   };
   std::vector<Linear*> input_matrices(int64_t hidden);
+  std::vector<Taps*> convolutions();
   Made made(const at::Tensor& x_TD, const Step& s) const;
 
   const DeltaForm form_;
   Param &speed_, &step_bias_;
-  CausalConv& conv_;
+  at::Tensor mixed(const at::Tensor& x_TC, const Step& s) const;
+  CausalConv* conv_ = nullptr;
   std::vector<Linear*> in_;
+  std::vector<Taps*> taps_;  // where queries, keys and values have a convolution each
   Norm& norm_;
   Linear& out_;
 };

@@ -3,15 +3,22 @@
 #include "nn/latent_attention.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/isin.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
 #include "ops/quantised.h"
@@ -49,12 +56,14 @@ LatentAttention::LatentAttention(const Attention::Spec& spec, const LatentForm& 
       o_(child<Linear>("o_proj",
                        Linear::Spec{.in = spec.heads * form.value, .out = spec.hidden, .bias = spec.form.out_bias})) {
   kv_b_.stays_plain();
+  if (form.index.heads > 0)
+    index_ = &child<LatentIndex>("indexer", spec.hidden, form.query_rank, form.turned, form.index);
 }
 
 LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0);
-  const at::Tensor q_TNH =
-      (q_ ? (*q_)(x_TD, s) : (*q_b_)((*q_norm_)((*q_a_)(x_TD, s)), s)).view({tokens, spec_.heads, -1});
+  const at::Tensor small_q_TC = q_ ? at::Tensor() : (*q_norm_)((*q_a_)(x_TD, s));
+  const at::Tensor q_TNH = (q_ ? (*q_)(x_TD, s) : (*q_b_)(small_q_TC, s)).view({tokens, spec_.heads, -1});
   const at::Tensor small_and_key = kv_a_(x_TD, s);
   at::Tensor q = q_TNH.narrow(2, form_.still, form_.turned),
              k = small_and_key.narrow(1, form_.rank, form_.turned).unsqueeze(1);
@@ -63,8 +72,10 @@ LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const St
     if (spec_.neighbours) q = neighbours_apart(q, form_.turned), k = neighbours_apart(k, form_.turned);
     std::tie(q, k) = ops::rope(q.contiguous(), k.contiguous(), turn.cos, turn.sin);
   }
-  return {q_TNH.narrow(2, 0, form_.still), std::move(q), kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous()),
-          std::move(k)};
+  Inputs in{q_TNH.narrow(2, 0, form_.still), std::move(q),
+            kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous()), std::move(k)};
+  if (index_) in.index = index_->made(x_TD, small_q_TC, s.turns[static_cast<size_t>(spec_.turn)], s);
+  return in;
 }
 
 ops::AttentionRule LatentAttention::rule() const {
@@ -75,10 +86,98 @@ ops::AttentionRule LatentAttention::rule() const {
 
 at::Tensor LatentAttention::made_keys(const Inputs& in, const Step& s) const {
   const int64_t tokens = in.small_TC.size(0);
+  if (chooses(s)) return over_chosen(in, s);
   const at::Tensor made = kv_b_(in.small_TC, s).view({tokens, spec_.heads, form_.still + form_.value});
   const at::Tensor k = at::cat({made.narrow(2, 0, form_.still), in.key_T1R.expand({-1, spec_.heads, -1})}, 2),
                    v = made.narrow(2, form_.still, form_.value);
   return over_packed(at::cat({in.still_TNH, in.turned_TNR}, 2), k, v, rule(), s);
+}
+
+bool LatentAttention::chooses(const Step& s) const { return index_ && s.max_k > form_.index.chosen; }
+
+namespace {
+// Of one sequence: q [t, N, H], k [u, N or 1, H], v [u, N or 1, V], hidden [t, u] -> [t, N, V].
+at::Tensor over_seen(const at::Tensor& q_TNH, const at::Tensor& k_UNH, const at::Tensor& v_UNV,
+                     const at::Tensor& hidden_TU, double scale) {
+  const auto wide = q_TNH.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor score_NTU = at::matmul(q_TNH.transpose(0, 1), k_UNH.permute({1, 2, 0})).to(wide) * scale;
+  const at::Tensor share_NTU =
+      at::softmax(score_NTU.masked_fill(hidden_TU, -std::numeric_limits<double>::infinity()), -1);
+  return at::matmul(share_NTU.to(v_UNV.scalar_type()), v_UNV.transpose(0, 1)).transpose(0, 1);
+}
+}  // namespace
+
+at::Tensor LatentAttention::over_chosen(const Inputs& in, const Step& s) const {
+  require(!training_of(s).groups && !training_of(s).key_K.defined() && !training_of(s).tokens, Fault::Usage,
+          "attention that looks at chosen tokens is not for --tuner_type longlora, --share_prefix true and "
+          "--sequence_parallel_size above 1");
+  const int64_t tokens = in.small_TC.size(0);
+  const at::Tensor made = kv_b_(in.small_TC, s).view({tokens, spec_.heads, form_.still + form_.value});
+  const at::Tensor k = at::cat({made.narrow(2, 0, form_.still), in.key_T1R.expand({-1, spec_.heads, -1})}, 2),
+                   v = made.narrow(2, form_.still, form_.value), q = at::cat({in.still_TNH, in.turned_TNR}, 2);
+  std::vector<at::Tensor> out;
+  int64_t begin = 0;
+  for (const int64_t length : s.length_q) {
+    const auto own = [&](const at::Tensor& x) { return x.narrow(0, begin, length); };
+    const at::Tensor hidden = index_->hidden(own(in.index.q_TnD), own(in.index.weight_Tn), own(in.index.k_TD), 0);
+    out.push_back(over_seen(own(q), own(k), own(v), hidden, rule().scale));
+    begin += length;
+  }
+  return at::cat(out, 0);
+}
+
+at::Tensor LatentAttention::over_chosen_cache(const at::Tensor& q_TNC, const at::Tensor& cache, const Inputs& in,
+                                              const Step& s) const {
+  std::vector<at::Tensor> out;
+  int64_t begin = 0;
+  const int64_t keyed = form_.rank + form_.turned, block = cache.size(1);
+  for (size_t i = 0; i < s.length_q.size(); ++i) {
+    const int64_t length = s.length_q[i], first = s.begin_q.empty() ? 0 : s.begin_q[i], all = first + length;
+    const at::Tensor blocks = s.block_table[static_cast<int64_t>(i)].narrow(0, 0, (all + block - 1) / block);
+    const at::Tensor entry_K1C = at::index_select(cache, 0, blocks.to(at::kLong)).flatten(0, 1).narrow(0, 0, all);
+    const auto own = [&](const at::Tensor& x) { return x.narrow(0, begin, length); };
+    const at::Tensor index_k = entry_K1C.select(1, 0).narrow(1, keyed, form_.index.dim);
+    const at::Tensor hidden = index_->hidden(own(in.index.q_TnD), own(in.index.weight_Tn), index_k, first);
+    out.push_back(
+        over_seen(own(q_TNC), entry_K1C.narrow(2, 0, keyed), entry_K1C.narrow(2, 0, form_.rank), hidden, rule().scale));
+    begin += length;
+  }
+  return at::cat(out, 0);
+}
+
+LatentIndex::LatentIndex(int64_t hidden, int64_t query_rank, int64_t turned, const IndexForm& f)
+    : form_(f),
+      turned_(turned),
+      q_(child<Linear>("wq_b", Linear::Spec{.in = query_rank, .out = f.heads * f.dim})),
+      k_(child<Linear>("wk", Linear::Spec{.in = hidden, .out = f.dim})),
+      k_norm_(child<Norm>("k_norm", f.dim, NormSpec{.kind = NormKind::MeanAndBias, .eps = 1e-6})),
+      weights_(child<Linear>("weights_proj", Linear::Spec{.in = hidden, .out = f.heads})) {
+  visit([](const std::string&, Param& p) { p.trainable = false; });
+}
+
+LatentIndex::Made LatentIndex::made(const at::Tensor& x_TD, const at::Tensor& small_q_TC, const Turn& turn,
+                                    const Step& s) const {
+  const at::NoGradGuard choosing;
+  const int64_t tokens = x_TD.size(0);
+  at::Tensor q = q_(small_q_TC, s).view({tokens, form_.heads, form_.dim}),
+             k = k_norm_(k_(x_TD, s)).view({tokens, 1, form_.dim});
+  if (form_.neighbours) q = neighbours_apart(q, turned_), k = neighbours_apart(k, turned_);
+  std::tie(q, k) = ops::rope(q.contiguous(), k.contiguous(), turn.cos, turn.sin);
+  return {q, k.squeeze(1), weights_(x_TD, s)};
+}
+
+at::Tensor LatentIndex::hidden(const at::Tensor& q_TnD, const at::Tensor& weight_Tn, const at::Tensor& k_KD,
+                               int64_t first) const {
+  const at::NoGradGuard choosing;
+  const auto wide = q_TnD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const int64_t tokens = q_TnD.size(0), keys = k_KD.size(0);
+  const at::Tensor met_TnK = at::matmul(q_TnD.to(wide), k_KD.to(wide).t()).relu();
+  const at::Tensor rated_TK = at::matmul(weight_Tn.to(wide).unsqueeze(1), met_TnK).squeeze(1);
+  const auto places = at::TensorOptions().dtype(at::kLong).device(q_TnD.device());
+  const at::Tensor later_TK = at::arange(keys, places) > at::arange(first, first + tokens, places).unsqueeze(1);
+  const at::Tensor best = std::get<1>(
+      rated_TK.masked_fill(later_TK, -std::numeric_limits<double>::infinity()).topk(std::min(form_.chosen, keys), -1));
+  return at::ones_like(later_TK).scatter(1, best, 0).logical_or(later_TK);
 }
 
 at::Tensor LatentAttention::weight() const { return ops::plain(kv_b_.weight().data); }
@@ -125,11 +224,14 @@ at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
     return y;
   };
   at::Tensor cache = s.cache->k(spec_.layer);
-  const at::Tensor entry = at::cat({in.small_TC.unsqueeze(1), in.key_T1R}, 2);
+  at::Tensor entry = at::cat({in.small_TC.unsqueeze(1), in.key_T1R}, 2);
+  if (index_) entry = at::cat({entry, in.index.k_TD.unsqueeze(1)}, 2);
   ops::store_kv(entry, entry, cache, cache, s.slot);  // there is one cache
   const at::Tensor q = at::cat({by_share(in.still_TNH, form_.rank, &Stacks::keys), in.turned_TNR}, 2);
-  const at::Tensor seen = ops::paged_attention(q, cache, cache.narrow(3, 0, form_.rank), s.cu_q, s.cu_k, s.block_table,
-                                               s.max_q, s.max_k, rule());
+  const at::Tensor keys = index_ ? cache.narrow(3, 0, form_.rank + form_.turned) : cache;
+  const at::Tensor seen = chooses(s) ? over_chosen_cache(q, cache, in, s)
+                                     : ops::paged_attention(q, keys, cache.narrow(3, 0, form_.rank), s.cu_q, s.cu_k,
+                                                            s.block_table, s.max_q, s.max_k, rule());
   return by_share(seen, form_.value, &Stacks::values);
 }
 

@@ -11,6 +11,26 @@
 
 namespace apus {
 
+// Rates tokens for the choice of those that attention looks at. Its matrices have no gradient.
+class LatentIndex : public Module {
+ public:
+  LatentIndex(int64_t hidden, int64_t query_rank, int64_t turned, const IndexForm& form);
+  struct Made {
+    at::Tensor q_TnD, k_TD, weight_Tn;
+  };
+  Made made(const at::Tensor& x_TD, const at::Tensor& small_q_TC, const Turn& turn, const Step& s) const;
+  // Of tokens [first, first + q's) of a sequence over its keys: true where one is not looked at, as it is not among the
+  // best or comes later.
+  at::Tensor hidden(const at::Tensor& q_TnD, const at::Tensor& weight_Tn, const at::Tensor& k_KD, int64_t first) const;
+
+ private:
+  const IndexForm form_;
+  const int64_t turned_;
+  Linear &q_, &k_;
+  Norm& k_norm_;
+  Linear& weights_;
+};
+
 class LatentAttention : public AttentionBlock {
  public:
   LatentAttention(const Attention::Spec& spec, const LatentForm& form);
@@ -26,11 +46,17 @@ class LatentAttention : public AttentionBlock {
   struct Inputs {
     at::Tensor still_TNH, turned_TNR;  // queries
     at::Tensor small_TC, key_T1R;
+    LatentIndex::Made index = {};
   };
   Inputs inputs(const at::Tensor& x_TD, const Step& s) const;
   ops::AttentionRule rule() const;
   at::Tensor made_keys(const Inputs& in, const Step& s) const;
   at::Tensor over_cache(const Inputs& in, const Step& s) const;
+
+  // Whether a sequence of the step is longer than what is looked at.
+  bool chooses(const Step& s) const;
+  at::Tensor over_chosen(const Inputs& in, const Step& s) const;
+  at::Tensor over_chosen_cache(const at::Tensor& q_TNC, const at::Tensor& cache, const Inputs& in, const Step& s) const;
 
   at::Tensor weight() const;  // kv_b_proj's, plain where it is held quantised
   Stacks stacks_of(const at::Tensor& weight) const;
@@ -44,6 +70,7 @@ class LatentAttention : public AttentionBlock {
   Linear& kv_a_;
   Norm& kv_norm_;
   Linear &kv_b_, &o_;
+  LatentIndex* index_ = nullptr;
   Stacks ready_;  // in inference
 };
 

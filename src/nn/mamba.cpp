@@ -61,7 +61,8 @@ at::Tensor Mamba::operator()(const at::Tensor& x_TD, const Step& s) const {
                         .split_with_sizes({f.inner(), f.mixed(), f.heads}, 1);
   const auto mixed = conv_(made[1], s).split_with_sizes({f.inner(), keys, keys}, 1);
   const at::Tensor value = mixed[0].reshape({tokens, f.heads, f.head_dim});
-  const at::Tensor step = steady_softplus(made[2] + widened(step_bias_.data));
+  at::Tensor step = steady_softplus(made[2] + widened(step_bias_.data));
+  if (f.least_step > 0) step = step.clamp_min(f.least_step);
   const at::Tensor y = scanned({.q_TGK = mixed[2].reshape({tokens, f.groups, f.state}),
                                 .k_TGK = mixed[1].reshape({tokens, f.groups, f.state}),
                                 .v_TNV = value * step.unsqueeze(-1),

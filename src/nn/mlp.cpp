@@ -19,6 +19,8 @@ at::Tensor activated(Activation act, const at::Tensor& x) {
       return at::gelu(x, "tanh");
     case Activation::Relu:
       return at::relu(x);
+    case Activation::Relu2:
+      return at::relu(x).square();
     case Activation::Silu:
       break;
   }

@@ -9,6 +9,7 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
@@ -89,13 +90,15 @@ std::vector<Cut> expert_cuts(bool stacked) {
 }
 }  // namespace
 
-Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, double clamp)
+Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, Kind kind)
     : gate_up_(names.stacked_gate_up ? param(names.stacked_gate_up, {count, 2 * ffn, hidden}, expert_cuts(true))
-                                     : param("gate_up_proj", {count, 2, ffn, hidden}, expert_cuts(false))),
+               : kind.gated          ? param("gate_up_proj", {count, 2, ffn, hidden}, expert_cuts(false))
+                                     : param("up_proj", {count, ffn, hidden}, {{Axis::Ep, 0}})),
       down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn},
-                  expert_cuts(names.stacked_down != nullptr))),
-      clamp_(clamp) {
-  if (clamp_ > 0) {
+                  expert_cuts(names.stacked_down != nullptr || !kind.gated))),
+      kind_(kind) {
+  gate_up_.turned = down_.turned = names.turned;
+  if (kind_.clamp > 0) {
     gate_up_bias_ = &param(str(names.stacked_gate_up, "_bias"), {count, 2 * ffn}, {{Axis::Ep, 0}});
     down_bias_ = &param(str(names.stacked_down, "_bias"), {count, hidden}, {{Axis::Ep, 0}});
     gate_up_.turned = down_.turned = true;
@@ -103,10 +106,12 @@ Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames&
   // What is one tensor in the file has no names that adapters of single experts could be saved under.
   for (int64_t e = 0; e < count && !names.stacked_gate_up; ++e) {
     const std::string gate = str(e, ".", names.gate), up = str(e, ".", names.up), down = str(e, ".", names.down);
-    gate_up_.pieces.push_back(gate + ".weight"), gate_up_.pieces.push_back(up + ".weight");
-    down_.pieces.push_back(down + ".weight");
-    gate_of_.push_back(&child<Linear>(gate, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e));
-    up_of_.push_back(&child<Linear>(up, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e + 1));
+    if (kind_.gated) gate_up_.pieces.push_back(gate + ".weight");
+    gate_up_.pieces.push_back(up + ".weight"), down_.pieces.push_back(down + ".weight");
+    const int64_t each = kind_.gated ? 2 : 1;
+    if (kind_.gated)
+      gate_of_.push_back(&child<Linear>(gate, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, each * e));
+    up_of_.push_back(&child<Linear>(up, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, each * e + each - 1));
     down_of_.push_back(&child<Linear>(down, Linear::Spec{.in = ffn, .out = hidden}, down_, e));
   }
 }
@@ -122,7 +127,7 @@ bool Experts::adapted() const {
 at::Tensor Experts::gate_up() const { return gate_up_.data.dim() == 4 ? gate_up_.data.flatten(1, 2) : gate_up_.data; }
 
 ExpertMatrices Experts::here(const ExpertMatrices& of_all) const {
-  if (gate_up_.data.size(0) == gate_up_.full[0]) return of_all;
+  if (of_all.empty() || gate_up_.data.size(0) == gate_up_.full[0]) return of_all;
   const auto first = of_all.begin() + gate_up_.part[0].begin;
   return {first, first + gate_up_.part[0].size};
 }
@@ -161,20 +166,20 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   MeshView* const ranks = mesh();
   const bool elsewhere = ranks && ranks->size(Axis::Ep) > 1;
   const auto all_here = [&] {
-    if (!adapted() && clamp_ == 0 && !elsewhere && !held_quantised())
+    if (!adapted() && kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && !elsewhere && !held_quantised())
       return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
     const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
     if (elsewhere && everywhere_)
       return collective::all_reduce(of_own_experts(x_TD, weight_Tk, pairs, s), ranks->comm(Axis::Ep));
-    const at::Tensor x_MD = at::index_select(x_TD, 0, pairs.token);
+    const at::Tensor x_MD = read(x_TD, weight_Tk, pairs);
     const int64_t tokens = x_TD.size(0);
-    if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD, weight_Tk, pairs);
+    if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD, left(weight_Tk), pairs);
     const ExpertDispatch way(pairs, training_of(s).dropout_seed, ranks->host(Axis::Ep), ranks->comm(Axis::Ep));
     const at::Tensor came_mD = way.there(x_MD);
     const int64_t rows = came_mD.size(0);
     const at::Tensor y_mD =
         of_pairs(came_mD, way.own(), rows, of_origins(way.origins(), step_of_all(rows, tokens, x_TD, s)));
-    return summed(way.back(y_mD), x_TD, weight_Tk, pairs);
+    return summed(way.back(y_mD), x_TD, left(weight_Tk), pairs);
   };
   const at::Tensor y_TD = all_here();
   const bool halves = ranks && ranks->size(Axis::Tp) > 1 && down_.part[2].size != down_.full[2];
@@ -197,25 +202,40 @@ ops::ExpertPairs pairs_of(const ops::ExpertPairs& all, const Range& experts) {
 at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs,
                                    const Step& s) const {
   const ops::ExpertPairs own = pairs_of(pairs, gate_up_.part[0]);
-  const at::Tensor x_mD = at::index_select(x_TD, 0, own.token);
+  const at::Tensor x_mD = read(x_TD, weight_Tk, own);
   const int64_t first = std::accumulate(pairs.count.begin(), pairs.count.begin() + gate_up_.part[0].begin, int64_t{0});
   const RowOrigins origins{.parts = {{.seed = training_of(s).dropout_seed, .first = first, .count = own.count}},
                            .order_m = {}};
-  return summed(of_pairs(x_mD, own, x_TD.size(0), of_origins(origins, s)), x_TD, weight_Tk, own);
+  return summed(of_pairs(x_mD, own, x_TD.size(0), of_origins(origins, s)), x_TD, left(weight_Tk), own);
 }
 
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
                              const Step& s) const {
-  if (clamp_ > 0) return clamped(x_MD, pairs);
+  if (kind_.clamp > 0) return clamped(x_MD, pairs);
   if (held_quantised()) return one_by_one(x_MD, pairs, s);
   if (!adapted()) return plain(x_MD, pairs);
   const bool alike = can_be_grouped(here(gate_of_)) && can_be_grouped(here(up_of_)) && can_be_grouped(here(down_of_));
   return alike ? grouped(x_MD, pairs, tokens, s) : one_by_one(x_MD, pairs, s);
 }
 
+at::Tensor Experts::read(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs) const {
+  const at::Tensor x_MD = at::index_select(x_TD, 0, pairs.token);
+  if (!kind_.weighs_input) return x_MD;
+  return x_MD * weight_Tk.to(x_MD.scalar_type()).reshape({-1, 1}).index_select(0, pairs.pair);
+}
+
+at::Tensor Experts::left(const at::Tensor& weight_Tk) const {
+  return kind_.weighs_input ? at::ones_like(weight_Tk.detach()) : weight_Tk;
+}
+
+at::Tensor Experts::inner(const at::Tensor& made_MF) const {
+  if (!kind_.gated) return at::relu(made_MF).square();
+  const auto halves = made_MF.chunk(2, 1);
+  return ops::swiglu(halves[0], halves[1]);
+}
+
 at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
-  const auto halves = ops::grouped_linear(x_MD, gate_up(), pairs.ends).chunk(2, 1);
-  return ops::grouped_linear(ops::swiglu(halves[0], halves[1]), down_.data, pairs.ends);
+  return ops::grouped_linear(inner(ops::grouped_linear(x_MD, gate_up(), pairs.ends)), down_.data, pairs.ends);
 }
 
 namespace {
@@ -249,8 +269,7 @@ at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pair
     if (ops::is_quantised(weight.data)) return of_each(rows, weight, bias, pairs);
     return ops::grouped_linear(rows, weight.data, pairs.ends) + at::index_select(bias.data, 0, expert_M);
   };
-  const at::Tensor inner = clamped_swiglu(multiply(x_MD, gate_up_, *gate_up_bias_), clamp_);
-  return multiply(inner, down_, *down_bias_);
+  return multiply(clamped_swiglu(multiply(x_MD, gate_up_, *gate_up_bias_), kind_.clamp), down_, *down_bias_);
 }
 
 // The base's products and those of the factors, each for all experts at once.
@@ -258,10 +277,11 @@ at::Tensor Experts::grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pair
                             const Step& s) const {
   const auto side = [&](const ExpertMatrices& all) { return ExpertLora::Side{here(all), all.front()}; };
   const ExpertLora lora(pairs, tokens, s);
-  const auto halves =
-      lora(ops::grouped_linear(x_MD, gate_up().detach(), pairs.ends), x_MD, {side(gate_of_), side(up_of_)}).chunk(2, 1);
-  const at::Tensor inner = ops::swiglu(halves[0], halves[1]);
-  return lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {side(down_of_)});
+  std::vector<ExpertLora::Side> sides;
+  if (kind_.gated) sides.push_back(side(gate_of_));
+  sides.push_back(side(up_of_));
+  const at::Tensor inner_MF = inner(lora(ops::grouped_linear(x_MD, gate_up().detach(), pairs.ends), x_MD, sides));
+  return lora(ops::grouped_linear(inner_MF, down_.data.detach(), pairs.ends), inner_MF, {side(down_of_)});
 }
 
 namespace {
@@ -291,10 +311,14 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& p
   const auto inputs = at::split_with_sizes(x_MD, pairs.count, 0);
   std::vector<at::Tensor> outputs;
   int64_t begin = 0;
-  for (size_t e = 0; e < gate.size(); begin += pairs.count[e++]) {
+  const auto inner_of = [&](size_t e, const Step& part) {
+    const at::Tensor up_nF = (*up[e])(inputs[e], part);
+    return kind_.gated ? ops::swiglu((*gate[e])(inputs[e], part), up_nF) : inner(up_nF);
+  };
+  for (size_t e = 0; e < up.size(); begin += pairs.count[e++]) {
     if (pairs.count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
     const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), e, s);
-    outputs.push_back((*down[e])(ops::swiglu((*gate[e])(inputs[e], part), (*up[e])(inputs[e], part)), part));
+    outputs.push_back((*down[e])(inner_of(e, part), part));
   }
   return at::cat(outputs, 0);
 }
@@ -312,10 +336,15 @@ MoeMlp::MoeMlp(Spec s)
     : spec_(s),
       gate_(child<Linear>(s.names.router, Linear::Spec{.in = s.hidden, .out = s.experts, .bias = s.names.router_bias})),
       correction_(make_correction()),
-      experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.hidden, s.ffn, s.names, s.clamp)) {
+      experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.latent > 0 ? s.latent : s.hidden,
+                              s.ffn, s.names, Experts::Kind{s.clamp, s.gated, s.weighs_input})) {
+  if (s.latent > 0) {
+    narrower_ = &child<Linear>("fc1_latent_proj", Linear::Spec{.in = s.hidden, .out = s.latent});
+    wider_ = &child<Linear>("fc2_latent_proj", Linear::Spec{.in = s.latent, .out = s.hidden});
+  }
   if (s.shared_ffn == 0) return;
   shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn,
-                        Mlp::Spec{.kind = s.names.shared_kind, .names = s.names.of_shared});
+                        Mlp::Spec{.act = s.act, .kind = s.names.shared_kind, .names = s.names.of_shared});
   if (s.names.shared_is_gated)
     shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
 }
@@ -333,7 +362,8 @@ at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   if (training.router && !counted)
     record(*training.router, logits,
            correction_ ? std::get<1>(logits.detach().topk(spec_.per_token, -1)) : routing.expert_Tk);
-  at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
+  at::Tensor y_TD = experts_(narrower_ ? (*narrower_)(x_TD, s) : x_TD, routing.weight_Tk, routing.expert_Tk, s);
+  if (wider_) y_TD = (*wider_)(y_TD, s);
   if (shared_) {
     const at::Tensor shared_TD = (*shared_)(x_TD, s);
     y_TD = y_TD + (shared_gate_ ? steady_sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);

@@ -25,8 +25,12 @@ struct RouterLoss {
 
 class Experts : public Module {
  public:
-  // clamp: MixtureSpec::clamp
-  Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, double clamp);
+  // clamp, gated, weighs_input: as of MixtureSpec
+  struct Kind {
+    double clamp = 0;
+    bool gated = true, weighs_input = false;
+  };
+  Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, Kind kind);
   // Where ranks share out the experts, each calls it with its own tokens; those that share out the experts' matrices
   // call it with the same ones.
   at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
@@ -45,12 +49,16 @@ class Experts : public Module {
   at::Tensor clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const;
   at::Tensor grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
   at::Tensor one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const;
+  // Rows as experts read them, and what is left to multiply their results by.
+  at::Tensor read(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs) const;
+  at::Tensor left(const at::Tensor& weight_Tk) const;
+  at::Tensor inner(const at::Tensor& made_MF) const;
   bool held_quantised() const;
   bool adapted() const;
   at::Tensor gate_up() const;  // [E, 2F, D] of the experts that are here
   ExpertMatrices here(const ExpertMatrices& of_all) const;
   Param &gate_up_, &down_;
-  double clamp_;
+  const Kind kind_;
   bool everywhere_ = false;
   Param *gate_up_bias_ = nullptr, *down_bias_ = nullptr;  // of clamped ones
   // Of each expert: views, for adapters under the names PEFT sees.
@@ -63,7 +71,12 @@ class MoeMlp : public FeedForward {
     int64_t hidden, ffn, experts, per_token;
     int64_t shared_ffn = 0;  // > 0: an expert for every token
     double out_scale = 1;    // MixtureSpec::out_scale
-    double clamp = 0;        // MixtureSpec::clamp
+    // As of MixtureSpec; the activation is that of a shared expert.
+    double clamp = 0;
+    bool gated = true;
+    int64_t latent = 0;
+    bool weighs_input = false;
+    Activation act = Activation::Silu;
     RouterForm router;
     MixtureNames names;
   };
@@ -76,6 +89,7 @@ class MoeMlp : public FeedForward {
   Linear& gate_;
   Param* correction_ = nullptr;
   Experts& experts_;
+  Linear *narrower_ = nullptr, *wider_ = nullptr;
   Mlp* shared_ = nullptr;
   Linear* shared_gate_ = nullptr;
 };

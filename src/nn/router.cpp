@@ -74,7 +74,7 @@ ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t 
     expert_Tk = std::get<1>(rank_TE.topk(per_token, -1));
   }
   at::Tensor weight_Tk = share_TE.gather(1, expert_Tk);
-  if (form.normalise) weight_Tk = weight_Tk / (weight_Tk.sum(-1, /*keepdim=*/true) + 1e-20);
+  if (form.normalise) weight_Tk = weight_Tk / (weight_Tk.sum(-1, /*keepdim=*/true) + form.beside_sum);
   if (form.scale != 1) weight_Tk = weight_Tk * form.scale;
   return {weight_Tk.to(logits_TE.scalar_type()), expert_Tk};
 }

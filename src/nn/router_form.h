@@ -15,6 +15,8 @@ struct RouterForm {
   // The weights of the chosen experts sum to 1; then they are multiplied by `scale`.
   bool normalise = false;
   double scale = 1;
+  // Added to the sum that they are divided by.
+  double beside_sum = 1e-20;
   // Above 1: experts stand in so many groups, of which `open_groups` are chosen from. A group is as good as its two
   // best experts together, or (false) as its best one.
   int64_t groups = 1, open_groups = 1;
@@ -44,6 +46,8 @@ struct MixtureNames {
   const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
   // All experts' gates with ups, and all downs, are one tensor each in the file, under these names; null: they are not.
   const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
+  // Such tensors stand the other way round in the file.
+  bool turned = false;
   // The router has a bias.
   bool router_bias = false;
   // The feed-forward that every token meets; with a number of its own for each token it is scaled by.

@@ -9,10 +9,11 @@
 
 namespace apus {
 
-// What a layer keeps of the tokens before: keys and values of each, a state, or both side by side.
-enum class Keeps { Tokens, State, Both };
-constexpr bool keeps_tokens(Keeps k) { return k != Keeps::State; }
-constexpr bool keeps_state(Keeps k) { return k != Keeps::Tokens; }
+// What a layer keeps of the tokens before: keys and values of each, a state, or both side by side. Nothing: it is a
+// feed-forward alone.
+enum class Keeps { Tokens, State, Both, Nothing };
+constexpr bool keeps_tokens(Keeps k) { return k == Keeps::Tokens || k == Keeps::Both; }
+constexpr bool keeps_state(Keeps k) { return k == Keeps::State || k == Keeps::Both; }
 
 // A sequence's state in one layer: the last inputs of a convolution, [before, channels], and a matrix of each head,
 // [heads, rows, columns].
@@ -29,6 +30,9 @@ struct DeltaForm {
   int64_t taps = 0;
   // Qwen3.5: queries, keys and values; gates; shares; steps: a matrix each. Qwen3-Next has them key head by key head.
   bool apart = false;
+  // OLMo Hybrid: a matrix and a convolution for each of queries, keys and values. Its shares go up to two.
+  bool all_apart = false;
+  double share_scale = 1;
 
   int64_t keys() const { return key_heads * key_dim; }
   int64_t values() const { return value_heads * value_dim; }
@@ -45,6 +49,8 @@ struct MambaForm {
   // The input, the result, and what in_proj makes of the input (gate, values, keys, queries, steps) are multiplied.
   double in_scale = 1, out_scale = 1;
   std::array<double, 5> part_scale = {1, 1, 1, 1, 1};
+  // A token's step is no shorter.
+  double least_step = 0;
 
   int64_t inner() const { return heads * head_dim; }
   int64_t mixed() const { return inner() + 2 * groups * state; }
@@ -55,21 +61,47 @@ struct LightningForm {
   int64_t heads = 0, head_dim = 0;
 };
 
-using StateForm = std::variant<DeltaForm, MambaForm, LightningForm>;
+// Mamba: every channel has a sum of its own for each number of the state, and their decays differ.
+struct SelectiveForm {
+  int64_t inner = 0, state = 0, rank = 0, taps = 0;
+  bool conv_bias = true, bias = false;
+  // Whether steps, keys and queries are normalised: by norms with weights, or without.
+  enum class Norm { None, Weighed, Plain };
+  Norm norm = Norm::None;
+  double eps = 1e-6;
+};
+
+// LFM2: a convolution over the product of two things made of the input, times a third.
+struct ConvForm {
+  int64_t width = 0, taps = 0;
+  bool bias = false;
+};
+
+// Kimi's delta attention: a gated delta net in which every number of a key has a decay of its own.
+struct KimiDeltaForm {
+  int64_t heads = 0, head_dim = 0, taps = 0;
+  int64_t width() const { return heads * head_dim; }
+};
+
+using StateForm = std::variant<DeltaForm, MambaForm, LightningForm, SelectiveForm, ConvForm, KimiDeltaForm>;
 
 inline StateShape state_shape(const StateForm& form) {
   if (const auto* d = std::get_if<DeltaForm>(&form))
     return {d->taps - 1, 2 * d->keys() + d->values(), d->value_heads, d->key_dim, d->value_dim};
   if (const auto* m = std::get_if<MambaForm>(&form)) return {m->taps - 1, m->mixed(), m->heads, m->state, m->head_dim};
+  if (const auto* s = std::get_if<SelectiveForm>(&form)) return {s->taps - 1, s->inner, s->inner, s->state, 1};
+  if (const auto* c = std::get_if<ConvForm>(&form)) return {c->taps - 1, c->width, 0, 0, 0};
+  if (const auto* d = std::get_if<KimiDeltaForm>(&form))
+    return {d->taps - 1, 3 * d->width(), d->heads, d->head_dim, d->head_dim};
   const auto& l = std::get<LightningForm>(form);
   return {0, 0, l.heads, l.head_dim, l.head_dim};
 }
 
 // The layer's name in checkpoints.
 inline const char* state_layer_name(const StateForm& form) {
-  return std::holds_alternative<DeltaForm>(form)   ? "linear_attn"
-         : std::holds_alternative<MambaForm>(form) ? "mamba"
-                                                   : "self_attn";
+  if (std::holds_alternative<DeltaForm>(form)) return "linear_attn";
+  if (std::holds_alternative<ConvForm>(form)) return "conv";
+  return std::holds_alternative<MambaForm>(form) || std::holds_alternative<SelectiveForm>(form) ? "mamba" : "self_attn";
 }
 
 }  // namespace apus

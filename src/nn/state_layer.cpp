@@ -7,8 +7,11 @@
 
 #include "base/error.h"
 #include "nn/delta_net.h"
+#include "nn/kimi_delta.h"
 #include "nn/lightning_attention.h"
 #include "nn/mamba.h"
+#include "nn/selective_mamba.h"
+#include "nn/short_conv.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
 
@@ -39,23 +42,31 @@ at::Tensor StateLayer::scanned(const ops::StateInputs& in, const Step& s) const 
   return ops::state_scan_on(in, lengths, s.seat, s.cache->state(place_.layer));
 }
 
-CausalConv::CausalConv(int64_t layer, int64_t channels, int64_t taps, bool bias)
-    : layer_(layer), weight_(param("weight", {channels, 1, taps})) {
+CausalConv::CausalConv(int64_t layer, int64_t channels, int64_t taps, bool bias, bool silu)
+    : layer_(layer), weight_(param("weight", {channels, 1, taps})), silu_(silu) {
   if (bias) bias_ = &param("bias", {channels});
 }
 
-at::Tensor CausalConv::operator()(const at::Tensor& x_TC, const Step& s) const {
+at::Tensor convolved(const at::Tensor& x_TC, const at::Tensor& weight_CJ, const at::Tensor& bias_C, int64_t layer,
+                     const Step& s) {
   const std::vector<int64_t> lengths = lengths_of(s);
-  const at::Tensor x = widened(x_TC), weight = widened(weight_.data).select(1, 0),
-                   bias = bias_ ? widened(bias_->data) : at::Tensor();
-  return silu_of(s.cache && weight.size(1) > 1
-                     ? ops::causal_conv_on(x, weight, bias, lengths, s.seat, s.cache->before(layer_))
-                     : ops::causal_conv(x, weight, bias, lengths));
+  const at::Tensor x = widened(x_TC), weight = widened(weight_CJ), bias = bias_C.defined() ? widened(bias_C) : bias_C;
+  return s.cache && weight.size(1) > 1 ? ops::causal_conv_on(x, weight, bias, lengths, s.seat, s.cache->before(layer))
+                                       : ops::causal_conv(x, weight, bias, lengths);
+}
+
+at::Tensor CausalConv::operator()(const at::Tensor& x_TC, const Step& s) const {
+  const at::Tensor y = convolved(x_TC, weight_.data.select(1, 0), bias_ ? bias_->data : at::Tensor(), layer_, s);
+  return silu_ ? silu_of(y) : y;
 }
 
 std::unique_ptr<Mixer> make_state_layer(const StateForm& form, const StateLayer::Place& place) {
   if (const auto* delta = std::get_if<DeltaForm>(&form)) return std::make_unique<DeltaNet>(*delta, place);
   if (const auto* mamba = std::get_if<MambaForm>(&form)) return std::make_unique<Mamba>(*mamba, place);
+  if (const auto* selective = std::get_if<SelectiveForm>(&form))
+    return std::make_unique<SelectiveMamba>(*selective, place);
+  if (const auto* conv = std::get_if<ConvForm>(&form)) return std::make_unique<ShortConv>(*conv, place);
+  if (const auto* kimi = std::get_if<KimiDeltaForm>(&form)) return std::make_unique<KimiDelta>(*kimi, place);
   return std::make_unique<LightningAttention>(std::get<LightningForm>(form), place);
 }
 

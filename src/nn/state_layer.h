@@ -27,16 +27,26 @@ class StateLayer : public Mixer {
 
 std::unique_ptr<Mixer> make_state_layer(const StateForm& form, const StateLayer::Place& place);
 
-// Over each channel, looking back only; then silu. In f32 (or f64), whatever comes.
+// Over each channel, looking back only; then silu, where it is asked for. In f32 (or f64), whatever comes.
 class CausalConv : public Module {
  public:
-  CausalConv(int64_t layer, int64_t channels, int64_t taps, bool bias);
+  CausalConv(int64_t layer, int64_t channels, int64_t taps, bool bias, bool silu = true);
   at::Tensor operator()(const at::Tensor& x_TC, const Step& s) const;
 
  private:
   const int64_t layer_;
   Param& weight_;  // [C, 1, taps]
   Param* bias_ = nullptr;
+  const bool silu_;
+};
+// The same with weights [C, taps] from elsewhere; bias_C may be undefined, and nothing is applied to the result.
+at::Tensor convolved(const at::Tensor& x_TC, const at::Tensor& weight_CJ, const at::Tensor& bias_C, int64_t layer,
+                     const Step& s);
+
+// The weight of a convolution that others are put together with.
+struct Taps : Module {
+  Taps(int64_t channels, int64_t taps) : weight(param("weight", {channels, 1, taps})) {}
+  Param& weight;
 };
 
 // At least f32.

@@ -66,8 +66,40 @@ class Chunks {
   at::Tensor place_;
 };
 
+// One token of each sequence. state [S, N, K, V] -> {y, state behind it}
+std::pair<at::Tensor, at::Tensor> one_token(const StateInputs& in, const at::Tensor& state) {
+  const int64_t each = in.v_TNV.size(1) / in.q_TGK.size(1);
+  const at::Tensor q = in.q_TGK.repeat_interleave(each, 1).unsqueeze(-1),
+                   k = in.k_TGK.repeat_interleave(each, 1).unsqueeze(-1);
+  const at::Tensor kept = in.decay_TN.exp().unsqueeze(-1);
+  at::Tensor sum = state * (kept.dim() == 4 ? kept : kept.unsqueeze(-1)), v = in.v_TNV;
+  if (in.share_TN.defined()) v = (v - (sum * k).sum(2)) * in.share_TN.unsqueeze(-1);
+  sum = sum + k * v.unsqueeze(2);
+  return {(sum * q).sum(2), sum};
+}
+
+// Where each number of a key has a decay of its own.
+at::Tensor by_tokens(const StateInputs& in, at::IntArrayRef lengths, std::vector<at::Tensor>* state) {
+  const auto at_token = [](const at::Tensor& x, int64_t t) { return x.defined() ? x.narrow(0, t, 1) : x; };
+  std::vector<at::Tensor> out;
+  int64_t t = 0;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    at::Tensor sum = state ? (*state)[s].unsqueeze(0)
+                           : at::zeros({1, in.v_TNV.size(1), in.q_TGK.size(2), in.v_TNV.size(2)}, in.v_TNV.options());
+    for (const int64_t end = t + lengths[s]; t < end; ++t) {
+      auto [y, behind] = one_token({at_token(in.q_TGK, t), at_token(in.k_TGK, t), at_token(in.v_TNV, t),
+                                    at_token(in.decay_TN, t), at_token(in.share_TN, t)},
+                                   sum);
+      out.push_back(std::move(y)), sum = std::move(behind);
+    }
+    if (state) (*state)[s] = sum.squeeze(0);
+  }
+  return at::cat(out, 0);
+}
+
 // state [S, N, K, V] before the tokens and then behind them; null: they are zero, and nobody asks.
 at::Tensor by_chunks(const StateInputs& in, at::IntArrayRef lengths, std::vector<at::Tensor>* state) {
+  if (in.decay_TN.dim() == 3) return by_tokens(in, lengths, state);
   const Chunks chunks(lengths, in.q_TGK.device());
   const int64_t heads = in.v_TNV.size(1), width = in.v_TNV.size(2), each = heads / in.q_TGK.size(1);
   const auto of_heads = [&](const at::Tensor& x_TGK) {
@@ -107,17 +139,6 @@ at::Tensor by_chunks(const StateInputs& in, at::IntArrayRef lengths, std::vector
     if (state) (*state)[s] = sum;
   }
   return chunks.joined(at::stack(out));
-}
-
-// One token of each sequence. state [S, N, K, V] -> {y, state behind it}
-std::pair<at::Tensor, at::Tensor> one_token(const StateInputs& in, const at::Tensor& state) {
-  const int64_t each = in.v_TNV.size(1) / in.q_TGK.size(1);
-  const at::Tensor q = in.q_TGK.repeat_interleave(each, 1).unsqueeze(-1),
-                   k = in.k_TGK.repeat_interleave(each, 1).unsqueeze(-1);
-  at::Tensor sum = state * in.decay_TN.exp().unsqueeze(-1).unsqueeze(-1), v = in.v_TNV;
-  if (in.share_TN.defined()) v = (v - (sum * k).sum(2)) * in.share_TN.unsqueeze(-1);
-  sum = sum + k * v.unsqueeze(2);
-  return {(sum * q).sum(2), sum};
 }
 
 StateInputs rows_of(const StateInputs& in, const at::Tensor& rows) {

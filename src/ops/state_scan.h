@@ -24,7 +24,7 @@ at::Tensor causal_conv_on(const at::Tensor& x_TC, const at::Tensor& weight_CJ, c
 // with shares, a value only corrects what is there: S += k (share (v - S' k))'. All in f32, or all in f64.
 struct StateInputs {
   at::Tensor q_TGK, k_TGK, v_TNV;
-  at::Tensor decay_TN;       // at most 0
+  at::Tensor decay_TN;       // at most 0; [T, N, K] where each number of a key has its own
   at::Tensor share_TN = {};  // may be undefined
 };
 at::Tensor state_scan(const StateInputs& in, at::IntArrayRef lengths);

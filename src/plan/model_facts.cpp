@@ -54,35 +54,41 @@ class Listing {
     if (!name.empty()) norm(layer + "." + name, hidden_);
   }
   void layer(const std::string& name, int64_t i) {
-    norm_of_layer(name, spec_.norms.before_attention);
     const Keeps keeps = shape_.keeps_in(i);
+    const bool mixes = keeps != Keeps::Nothing;
+    const LayerNorms& norms = spec_.state_norms && keeps_state(keeps) ? *spec_.state_norms : spec_.norms;
+    if (mixes) norm_of_layer(name, norms.before_attention);
     if (keeps_tokens(keeps))
-      spec_.latent ? latent_attention(name + ".self_attn", *spec_.latent) : attention(name + ".self_attn");
+      spec_.latent ? latent_attention(name + ".self_attn", *spec_.latent) : attention(name + ".self_attn", i);
     if (keeps_state(keeps))
       std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
-    norm_of_layer(name, spec_.norms.after_attention);
-    norm_of_layer(name, spec_.norms.before_feed_forward);
+    if (mixes) norm_of_layer(name, norms.after_attention);
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
+    if (std::holds_alternative<NoFeedForward>(kind)) return;
+    norm_of_layer(name, norms.before_feed_forward);
     if (const auto* dense = std::get_if<DenseSpec>(&kind))
       feed_forward(str(name, ".", spec_.dense_name), *dense);
     else
       mixture(name, std::get<MixtureSpec>(kind));
-    norm_of_layer(name, spec_.norms.after_feed_forward);
+    norm_of_layer(name, norms.after_feed_forward);
   }
-  void attention(const std::string& name) {
-    const int64_t q = shape_.heads * shape_.head_dim, k = shape_.kv_heads * shape_.head_dim;
+  void attention(const std::string& name, int64_t layer) {
     const AttentionForm& form = spec_.attention;
-    if (form.sinks) plain(name + ".sinks", {shape_.heads});
+    LayerHeads heads{shape_.heads, shape_.kv_heads, form.sinks};
+    if (!spec_.heads_of.empty()) heads = spec_.heads_of[static_cast<size_t>(layer)];
+    const int64_t q = heads.heads * shape_.head_dim, k = heads.kv_heads * shape_.head_dim;
+    const int64_t value = form.value_dim > 0 ? form.value_dim : shape_.head_dim;
+    if (heads.sinks) plain(name + ".sinks", {heads.heads});
     if (form.fused) {
       linear(name + ".qkv_proj", hidden_, q + 2 * k, form.qkv_bias);
     } else {
       linear(name + ".q_proj", hidden_, form.gated ? 2 * q : q, form.qkv_bias);
       linear(name + ".k_proj", hidden_, k, form.qkv_bias);
-      linear(name + ".v_proj", hidden_, k, form.qkv_bias);
+      linear(name + ".v_proj", hidden_, heads.kv_heads * value, form.qkv_bias);
     }
-    linear(name + ".o_proj", q, hidden_, form.out_bias);
-    if (form.gate_name) linear(str(name, ".", form.gate_name), hidden_, q, false);
-    if (form.qk_norm == QkNorm::None) return;
+    linear(name + ".o_proj", heads.heads * value, hidden_, form.out_bias);
+    if (form.gate_name) linear(str(name, ".", form.gate_name), hidden_, form.gates_heads ? heads.heads : q, false);
+    if (!has_weights(form.qk_norm)) return;
     const bool all = form.qk_norm == QkNorm::AllHeads;
     norm(str(name, ".", qk_norm_name(form.qk_norm, true)), all ? q : shape_.head_dim);
     norm(str(name, ".", qk_norm_name(form.qk_norm, false)), all ? k : shape_.head_dim);
@@ -101,6 +107,12 @@ class Listing {
     plain(name + ".kv_a_layernorm.weight", {form.rank});
     linear(name + ".kv_b_proj", form.rank, shape_.heads * (form.still + form.value), false);
     linear(name + ".o_proj", shape_.heads * form.value, hidden_, spec_.attention.out_bias);
+    if (form.index.heads == 0) return;
+    linear(name + ".indexer.wq_b", form.query_rank, form.index.heads * form.index.dim, false);
+    linear(name + ".indexer.wk", hidden_, form.index.dim, false);
+    plain(name + ".indexer.k_norm.weight", {form.index.dim});
+    plain(name + ".indexer.k_norm.bias", {form.index.dim});
+    linear(name + ".indexer.weights_proj", hidden_, form.index.heads, false);
   }
   void convolution(const std::string& name, int64_t channels, int64_t taps, bool bias) {
     plain(name + ".conv1d.weight", {channels, 1, taps});
@@ -110,6 +122,7 @@ class Listing {
     const int64_t keys = f.keys(), values = f.values();
     plain(name + ".A_log", {f.value_heads});
     plain(name + ".dt_bias", {f.value_heads});
+    if (f.all_apart) return delta_apart(name, f);
     convolution(name, 2 * keys + values, f.taps, false);
     if (f.apart) {
       linear(name + ".in_proj_qkv", hidden_, 2 * keys + values, false);
@@ -121,6 +134,15 @@ class Listing {
     }
     plain(name + ".norm.weight", {f.value_dim});
     linear(name + ".out_proj", values, hidden_, false);
+  }
+  void delta_apart(const std::string& name, const DeltaForm& f) {
+    for (const char* each : {".q", ".k"}) linear(str(name, each, "_proj"), hidden_, f.keys(), false);
+    for (const char* each : {".v", ".g"}) linear(str(name, each, "_proj"), hidden_, f.values(), false);
+    for (const char* each : {".b", ".a"}) linear(str(name, each, "_proj"), hidden_, f.value_heads, false);
+    for (const char* each : {".q", ".k", ".v"})
+      plain(str(name, each, "_conv1d.weight"), {each[1] == 'v' ? f.values() : f.keys(), 1, f.taps});
+    plain(name + ".o_norm.weight", {f.value_dim});
+    linear(name + ".o_proj", f.values(), hidden_, false);
   }
   void state_layer(const std::string& name, const MambaForm& f) {
     for (const char* each : {".A_log", ".D", ".dt_bias"}) plain(name + each, {f.heads});
@@ -135,6 +157,38 @@ class Listing {
     linear(name + ".output_gate", hidden_, width, false);
     linear(name + ".out_proj", width, hidden_, false);
     plain(name + ".norm.weight", {width});
+  }
+  void state_layer(const std::string& name, const SelectiveForm& f) {
+    plain(name + ".A_log", {f.inner, f.state});
+    plain(name + ".D", {f.inner});
+    convolution(name, f.inner, f.taps, f.conv_bias);
+    linear(name + ".in_proj", hidden_, 2 * f.inner, f.bias);
+    linear(name + ".x_proj", f.inner, f.rank + 2 * f.state, false);
+    linear(name + ".dt_proj", f.rank, f.inner, true);
+    linear(name + ".out_proj", f.inner, hidden_, f.bias);
+    if (f.norm != SelectiveForm::Norm::Weighed) return;
+    plain(name + ".dt_layernorm.weight", {f.rank});
+    for (const char* each : {".b_layernorm.weight", ".c_layernorm.weight"}) plain(name + each, {f.state});
+  }
+  void state_layer(const std::string& name, const ConvForm& f) {
+    plain(name + ".conv.weight", {f.width, 1, f.taps});
+    if (f.bias) plain(name + ".conv.bias", {f.width});
+    linear(name + ".in_proj", hidden_, 3 * f.width, f.bias);
+    linear(name + ".out_proj", f.width, hidden_, f.bias);
+  }
+  void state_layer(const std::string& name, const KimiDeltaForm& f) {
+    plain(name + ".A_log", {1, 1, f.heads, 1});
+    plain(name + ".dt_bias", {f.width()});
+    for (const char* each : {".q_proj", ".k_proj", ".v_proj"}) linear(name + each, hidden_, f.width(), false);
+    for (const char* each : {".q_conv1d", ".k_conv1d", ".v_conv1d"})
+      plain(str(name, each, ".weight"), {f.width(), 1, f.taps});
+    for (const char* each : {".f", ".g"}) {
+      linear(str(name, each, "_a_proj"), hidden_, f.head_dim, false);
+      linear(str(name, each, "_b_proj"), f.head_dim, f.width(), false);
+    }
+    linear(name + ".b_proj", hidden_, f.heads, false);
+    plain(name + ".o_norm.weight", {f.head_dim});
+    linear(name + ".o_proj", f.width(), hidden_, false);
   }
   void feed_forward(const std::string& name, const DenseSpec& dense) {
     const FeedForwardNames names = named(dense.kind, dense.names);
@@ -151,17 +205,25 @@ class Listing {
             names.correction_has_row ? std::vector<int64_t>{1, m.experts} : std::vector<int64_t>{m.experts});
     linear(str(name, ".", names.router), hidden_, m.experts, names.router_bias);
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
-    plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj"),
-          names.stacked_gate_up ? std::vector<int64_t>{m.experts, 2 * m.ffn, hidden_}
-                                : std::vector<int64_t>{m.experts, 2, m.ffn, hidden_});
+    const int64_t read = m.latent > 0 ? m.latent : hidden_;
+    const char* const own_name = m.gated ? "gate_up_proj" : "up_proj";
+    plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : own_name),
+          names.stacked_gate_up ? std::vector<int64_t>{m.experts, 2 * m.ffn, read}
+          : m.gated             ? std::vector<int64_t>{m.experts, 2, m.ffn, read}
+                                : std::vector<int64_t>{m.experts, m.ffn, read});
     params_.back().stacked = true;
-    if (!names.stacked_gate_up) params_.back().pieces = {names.gate, names.up};
-    plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, hidden_, m.ffn});
+    if (!names.stacked_gate_up) params_.back().pieces = {names.up};
+    if (!names.stacked_gate_up && m.gated) params_.back().pieces = {names.gate, names.up};
+    plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, read, m.ffn});
     params_.back().stacked = true;
     if (!names.stacked_down) params_.back().pieces = {names.down};
     if (m.clamp > 0) {
       plain(str(experts, ".", names.stacked_gate_up, "_bias"), {m.experts, 2 * m.ffn});
       plain(str(experts, ".", names.stacked_down, "_bias"), {m.experts, hidden_});
+    }
+    if (m.latent > 0) {
+      linear(name + ".fc1_latent_proj", hidden_, m.latent, false);
+      linear(name + ".fc2_latent_proj", m.latent, hidden_, false);
     }
     if (m.shared_ffn == 0) return;
     feed_forward(str(name, ".", names.shared),
@@ -196,11 +258,22 @@ void add_state(const LightningForm& f, ModelFacts& m) {
   m.state_again = scanned_again(f.heads, f.head_dim, f.head_dim, false);
 }
 
+void add_state(const SelectiveForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(8 * f.inner + 2 * f.inner * f.state + 2 * f.state);
+  m.state_again = static_cast<double>(6 * f.inner * f.state);
+}
+void add_state(const ConvForm& f, ModelFacts& m) { m.state_kept = static_cast<double>(6 * f.width); }
+void add_state(const KimiDeltaForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(14 * f.width());
+  m.state_again = static_cast<double>(6 * f.width() * f.head_dim);
+}
+
 // The widest feed-forward of each kind, which is that of every layer in the known families.
 void add_feed_forward(const FeedForwardSpec& kind, ModelFacts& m) {
   const auto* mixture = std::get_if<MixtureSpec>(&kind);
   m.sparse.push_back(mixture != nullptr);
-  if (!mixture) return void(m.ffn = std::max(m.ffn, std::get<DenseSpec>(kind).ffn));
+  if (const auto* dense = std::get_if<DenseSpec>(&kind)) m.ffn = std::max(m.ffn, dense->ffn);
+  if (!mixture) return;
   m.expert_ffn = std::max(m.expert_ffn, mixture->ffn);
   m.shared_ffn = std::max(m.shared_ffn, mixture->shared_ffn);
 }

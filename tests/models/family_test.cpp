@@ -129,6 +129,9 @@ std::vector<Json> small_configs() {
                       {"qk_nope_head_dim", 6},
                       {"qk_rope_head_dim", 4},
                       {"v_head_dim", 5},
+                      {"index_n_heads", 2},
+                      {"index_head_dim", 6},
+                      {"index_topk", 3},
                       {"moe_topk", 3},
                       {"moe_k", 3},
                       {"moe_intermediate_size", 6},
@@ -145,6 +148,16 @@ std::vector<Json> small_configs() {
                       {"mamba_d_head", 8},
                       {"mamba_n_groups", 2},
                       {"mamba_d_state", 5},
+                      {"num_heads", 4},
+                      {"n_groups", 2},
+                      {"state_size", 5},
+                      {"mamba_num_heads", 4},
+                      {"mamba_head_dim", 8},
+                      {"ssm_state_size", 5},
+                      {"hybrid_override_pattern", "M*E"},
+                      {"linear_num_heads", 2},
+                      {"linear_head_dim", 6},
+                      {"moe_shared_expert_intermediate_size", 10},
                       {"tie_word_embeddings", false}};
   for (const std::string& name : preset_names()) {
     Json config = preset_config(name);

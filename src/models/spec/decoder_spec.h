@@ -58,10 +58,24 @@ struct MixtureSpec {
   // Above 0: gate and up are kept within it, and an expert is down((up + 1) * gate * sigmoid(1.702 gate)). Rows of gate
   // and up take turns in one matrix, both matrices have biases, and stand the other way round in the file.
   double clamp = 0;
+  // False: an expert is down(relu(up x)^2), as is the shared one.
+  bool gated = true;
+  // Above 0: what experts read is brought to this width before, and back to the model's behind them.
+  int64_t latent = 0;
+  // A token is multiplied by an expert's weight before the expert reads it, not behind it.
+  bool weighs_input = false;
   RouterForm router = {};
   MixtureNames names = {};
 };
-using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec>;
+// or none: the layer is one that mixes tokens and nothing else.
+struct NoFeedForward {};
+using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec, NoFeedForward>;
+
+// The attention of a layer where it is not that of every layer: its heads, and whether it has sinks.
+struct LayerHeads {
+  int64_t heads = 0, kv_heads = 0;
+  bool sinks = false;
+};
 
 constexpr int kNoRope = -1;
 
@@ -98,9 +112,13 @@ struct DecoderSpec {
   bool tied = false;
   NormSpec norm;
   LayerNorms norms;
+  // Of layers that keep a state, where they are others.
+  std::optional<LayerNorms> state_norms;
   // Attention and feed-forward read the same normed input, and both are added to it.
   bool parallel = false;
   AttentionForm attention;
+  // Per layer; empty: every one has the shape's heads. The cache has room for the shape's kv_heads, which are the most.
+  std::vector<LayerHeads> heads_of;
   // Instead of keys and values of each head's own.
   std::optional<LatentForm> latent;
   // Of the layers that keep one (shape.keeps).

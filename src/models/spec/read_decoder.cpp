@@ -109,6 +109,20 @@ void use_latent_attention(const Config& c, DecoderSpec& spec, bool neighbours, c
   spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
 }
 
+void use_index(const Config& c, DecoderSpec& spec, int64_t heads, bool neighbours) {
+  LatentForm& latent = spec.latent.value();
+  latent.index = {.heads = c.integer("index_n_heads", heads),
+                  .dim = c.integer("index_head_dim", 128),
+                  .chosen = c.integer("index_topk", 2048),
+                  .neighbours = neighbours};
+  require(
+      latent.query_rank > 0 && latent.index.heads > 0 && latent.index.dim >= latent.turned && latent.index.chosen > 0,
+      Fault::Model,
+      "config.json: q_lora_rank, index_n_heads and index_topk must be above 0, and index_head_dim not below "
+      "qk_rope_head_dim");
+  spec.shape.latent += latent.index.dim;
+}
+
 void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope) {
   spec.ropes.push_back(std::move(rope));
   const int added = static_cast<int>(spec.ropes.size()) - 1;
@@ -123,8 +137,8 @@ void turn_only(DecoderSpec& spec, const std::function<bool(size_t)>& turns) {
 
 void use_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture,
                  const std::function<bool(int64_t)>& at) {
-  require(spec.act == Activation::Silu, Fault::Model, "config.json: hidden_act '", c.text("hidden_act", ""),
-          "' is not supported with experts, only silu");
+  require(spec.act == Activation::Silu || !mixture.gated, Fault::Model, "config.json: hidden_act '",
+          c.text("hidden_act", ""), "' is not supported with experts, only silu");
   const RouterForm& router = mixture.router;
   require(mixture.per_token > 0 && mixture.per_token <= mixture.experts && mixture.experts <= 65536, Fault::Model,
           "config.json: ", mixture.experts, " experts of which each token takes ", mixture.per_token,

@@ -42,6 +42,9 @@ void use_multipliers(const Config& config, DecoderSpec& spec);
 void use_latent_attention(const Config& config, DecoderSpec& spec, bool neighbours,
                           const LatentForm& unsaid = {
                               .query_rank = 1536, .rank = 512, .still = 128, .turned = 64, .value = 128});
+// And an index that chooses what it looks at: index_n_heads (where the file leaves it out, `heads`), index_head_dim,
+// index_topk.
+void use_index(const Config& config, DecoderSpec& spec, int64_t heads, bool neighbours);
 // What read_decoder takes for the heads' size then: that of what turns.
 int64_t latent_turned(const Config& config);
 

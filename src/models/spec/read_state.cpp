@@ -28,6 +28,15 @@ void check(const StateForm& form) {
             ", and mamba_d_head, mamba_d_state and mamba_d_conv above 0");
     require(m->inner() % m->norm_groups == 0, Fault::Model, "config.json: ", m->norm_groups,
             " groups do not share out the ", m->inner(), " values of a Mamba layer");
+  } else if (const auto* s = std::get_if<SelectiveForm>(&form)) {
+    require(sensible({s->inner, s->state, s->rank, s->taps}), Fault::Model,
+            "config.json: the width of a Mamba layer, its state, the rank of its steps and its convolution's size must "
+            "be above 0");
+  } else if (const auto* conv = std::get_if<ConvForm>(&form)) {
+    require(sensible({conv->width, conv->taps}), Fault::Model, "config.json: conv_L_cache must be above 0");
+  } else if (const auto* k = std::get_if<KimiDeltaForm>(&form)) {
+    require(sensible({k->heads, k->head_dim, k->taps}), Fault::Model,
+            "config.json: heads and sizes of linear attention must be above 0");
   } else {
     const auto& l = std::get<LightningForm>(form);
     require(sensible({l.heads, l.head_dim}), Fault::Model, "config.json: heads and head_dim must be above 0");
@@ -61,6 +70,28 @@ std::function<Keeps(int64_t)> read_layer_types(const Config& c, int64_t layers,
     all.push_back(state ? Keeps::State : Keeps::Tokens);
   }
   return [all](int64_t layer) { return all[static_cast<size_t>(layer)]; };
+}
+
+DiskForm mixer_names(const std::string& disk) {
+  return {.renames = {{"model.embed_tokens.", disk + ".embeddings."},
+                      {"model.norm.", disk + ".norm_f."},
+                      {"model.", disk + "."}},
+          .inside = {{".input_layernorm.", ".norm."},
+                     {".post_attention_layernorm.", ".norm."},
+                     {".mamba.", ".mixer."},
+                     {".self_attn.", ".mixer."},
+                     {".mlp.", ".mixer."}}};
+}
+
+Json in_words_of_attention(const Config& c, int64_t heads, int64_t head_dim) {
+  Json all = c.json();
+  const int64_t kNoFeedForward = 1;
+  all.update({{"num_attention_heads", heads},
+              {"num_key_value_heads", heads},
+              {"head_dim", head_dim},
+              {"intermediate_size", kNoFeedForward},
+              {"rms_norm_eps", c.number("layer_norm_epsilon", 1e-5)}});
+  return all;
 }
 
 MambaForm read_mamba(const Config& c, const MambaDefaults& defaults) {

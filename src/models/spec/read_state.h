@@ -22,6 +22,12 @@ std::function<Keeps(int64_t layer)> read_layer_types(const Config& config, int64
 struct MambaDefaults {
   int64_t inner = 0, heads = 128, groups = 1, state = 256;
 };
+// Layers that are a norm and a mixer and no more, as Mamba's files name them: backbone.layers.0.mixer, norm, norm_f.
+// `disk`: how the names of everything begin in files.
+DiskForm mixer_names(const std::string& disk);
+
+// What Mamba's own files say, under the words that the usual ones have.
+Json in_words_of_attention(const Config& config, int64_t heads, int64_t head_dim);
 MambaForm read_mamba(const Config& config, const MambaDefaults& defaults);
 
 }  // namespace apus

@@ -20,7 +20,8 @@ at::Tensor state_scan_on(const at::Tensor& q_TGK, const at::Tensor& k_TGK, const
                          const at::Tensor& seat_S, at::Tensor& state) {
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                const OptionalTensor&, at::IntArrayRef, const at::Tensor&, at::Tensor&);
-  if (v_TNV.scalar_type() != at::kFloat || state.scalar_type() != at::kFloat || !state.is_contiguous())
+  if (decay_TN.dim() == 3 || v_TNV.scalar_type() != at::kFloat || state.scalar_type() != at::kFloat ||
+      !state.is_contiguous())
     return Reference<Signature>::call("apus::state_scan_on", q_TGK, k_TGK, v_TNV, decay_TN, share_TN, lengths, seat_S,
                                       state);
   const at::Tensor out = at::empty(v_TNV.sizes(), v_TNV.options()), seats = seat_S.contiguous(),

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeepSeek-V3.2: DeepSeek-V3 whose attention looks at the tokens that an index chooses.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+const Json kYarn = {{"type", "yarn"},
+                    {"factor", 40},
+                    {"beta_fast", 32},
+                    {"beta_slow", 1},
+                    {"mscale", 1.0},
+                    {"mscale_all_dim", 1.0},
+                    {"original_max_position_embeddings", 4096}};
+
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec =
+      read_decoder(c, {.kv_heads = 128, .positions = 163840, .ffn = 18432, .head_dim = latent_turned(c)});
+  use_latent_attention(c, spec, /*neighbours=*/true);
+  use_index(c, spec, 64, /*neighbours=*/false);
+  const int64_t width = c.integer("moe_intermediate_size", 2048);
+  RouterForm router = read_sigmoid_router(c, 2.5);
+  router.groups = c.integer("n_group", 8), router.open_groups = c.integer("topk_group", 4);
+  use_experts(
+      c, spec,
+      {.experts = c.integer("n_routed_experts", c.integer("num_experts", 256)),
+       .per_token = c.integer("num_experts_per_tok", 8),
+       .ffn = width,
+       .shared_ffn = width * c.integer("n_shared_experts", 1),
+       .router = router,
+       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
+      sparse_layers(c, spec.shape.layers, 3));
+  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"deepseek-v3.2", 7168, 61, 128, 128, 0, 18432, 129280, 163840, 1e4, false, {}, {{"rope_scaling", kYarn}}},
+};
+
+const RegisterFamily deepseek_v32("deepseek_v32", {.title = "DeepSeek-V3.2",
+                                                   .architecture = "DeepseekV32ForCausalLM",
+                                                   .read = read,
+                                                   .says = {{"q_lora_rank", 1536},
+                                                            {"kv_lora_rank", 512},
+                                                            {"qk_nope_head_dim", 128},
+                                                            {"qk_rope_head_dim", 64},
+                                                            {"v_head_dim", 128},
+                                                            {"index_n_heads", 64},
+                                                            {"index_head_dim", 128},
+                                                            {"index_topk", 2048},
+                                                            {"n_routed_experts", 256},
+                                                            {"n_shared_experts", 1},
+                                                            {"num_experts_per_tok", 8},
+                                                            {"moe_intermediate_size", 2048},
+                                                            {"first_k_dense_replace", 3},
+                                                            {"n_group", 8},
+                                                            {"topk_group", 4},
+                                                            {"routed_scaling_factor", 2.5},
+                                                            {"norm_topk_prob", true}},
+                                                   .presets = presets});
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// GLM-5: DeepSeek-V3.2 at other sizes; its index turns neighbours too.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const int64_t kTurned = 64;
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 64,
+                                      .positions = 202752,
+                                      .ffn = 12288,
+                                      .head_dim = c.integer("qk_rope_head_dim", kTurned),
+                                      .eps = 1e-5});
+  use_latent_attention(c, spec, /*neighbours=*/true,
+                       {.query_rank = 2048, .rank = 512, .still = 192, .turned = kTurned, .value = 256});
+  for (const std::string& type : c.texts("indexer_types"))
+    require(type == "full", Fault::Model, "config.json: layers that share another one's choice (indexer_types '", type,
+            "') are not supported");
+  require(
+      c.integer("index_topk_freq", 1) == 1 && !c.find("index_topk_pattern"), Fault::Model,
+      "config.json: layers that share another one's choice (index_topk_freq, index_topk_pattern) are not supported");
+  use_index(c, spec, 32, /*neighbours=*/true);
+  const int64_t width = c.integer("moe_intermediate_size", 2048);
+  RouterForm router = read_sigmoid_router(c, 2.5);
+  router.groups = c.integer("n_group", 1), router.open_groups = c.integer("topk_group", 1);
+  use_experts(
+      c, spec,
+      {.experts = c.integer("n_routed_experts", c.integer("num_experts", 256)),
+       .per_token = c.integer("num_experts_per_tok", 8),
+       .ffn = width,
+       .shared_ffn = width * c.integer("n_shared_experts", 1),
+       .router = router,
+       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
+      sparse_layers(c, spec.shape.layers, 3));
+  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"glm5", 6144, 78, 64, 64, 0, 12288, 154880, 202752, 1e6, false},
+};
+
+const RegisterFamily glm_moe_dsa("glm_moe_dsa", {.title = "GLM-5",
+                                                 .architecture = "GlmMoeDsaForCausalLM",
+                                                 .read = read,
+                                                 .says = {{"q_lora_rank", 2048},
+                                                          {"kv_lora_rank", 512},
+                                                          {"qk_nope_head_dim", 192},
+                                                          {"qk_rope_head_dim", 64},
+                                                          {"v_head_dim", 256},
+                                                          {"index_n_heads", 32},
+                                                          {"index_head_dim", 128},
+                                                          {"index_topk", 2048},
+                                                          {"n_routed_experts", 256},
+                                                          {"n_shared_experts", 1},
+                                                          {"num_experts_per_tok", 8},
+                                                          {"moe_intermediate_size", 2048},
+                                                          {"first_k_dense_replace", 3},
+                                                          {"n_group", 1},
+                                                          {"topk_group", 1},
+                                                          {"routed_scaling_factor", 2.5},
+                                                          {"norm_topk_prob", true},
+                                                          {"rms_norm_eps", 1e-5}},
+                                                 .presets = presets});
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// LFM2 with experts: chosen by sigmoids, with a correction.
+#include "models/families/lfm2.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_lfm2(c);
+  const int64_t dense = c.integer("num_dense_layers", 2);
+  use_experts(c, spec,
+              {.experts = c.integer("num_experts", 32),
+               .per_token = c.integer("num_experts_per_tok", 4),
+               .ffn = c.integer("moe_intermediate_size", 1792),
+               .router = {.sigmoid = true,
+                          .normalise = c.flag("norm_topk_prob", true),
+                          .scale = c.number("routed_scaling_factor", 1),
+                          .beside_sum = 1e-6},
+               .names = {.block = "feed_forward",
+                         .correction = c.flag("use_expert_bias", true) ? "expert_bias" : nullptr,
+                         .gate = "w1",
+                         .up = "w3",
+                         .down = "w2"}},
+              [&](int64_t layer) { return layer >= dense; });
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"lfm2-8b-a1b", 2048, 24, 32, 8, 0, 7168, 65536, 128000, 1e6, true},
+};
+
+const RegisterFamily lfm2_moe("lfm2_moe", {.title = "LFM2 with experts",
+                                           .architecture = "Lfm2MoeForCausalLM",
+                                           .read = read,
+                                           .says = {{"conv_L_cache", 3},
+                                                    {"conv_bias", false},
+                                                    {"norm_eps", 1e-5},
+                                                    {"num_experts", 32},
+                                                    {"num_experts_per_tok", 4},
+                                                    {"num_dense_layers", 2},
+                                                    {"moe_intermediate_size", 1792},
+                                                    {"use_expert_bias", true},
+                                                    {"norm_topk_prob", true},
+                                                    {"full_attn_idxs", {2, 6, 10, 14, 18, 21}}},
+                                           .presets = presets});
+}  // namespace
+
+}  // namespace apus

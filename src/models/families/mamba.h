@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Mamba and Falcon-Mamba say in the same words.
+#pragma once
+
+#include "models/spec/config.h"
+#include "models/spec/decoder_spec.h"
+
+namespace apus {
+
+SelectiveForm read_selective(const Config& c, int64_t hidden);
+
+}  // namespace apus

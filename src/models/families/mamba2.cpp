@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mamba-2 alone: layers that are a norm and a Mamba-2 mixer.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+#include "models/spec/read_state.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const int64_t heads = c.integer("num_heads", 128), head_dim = c.integer("head_dim", 64);
+  const Json json = in_words_of_attention(c, heads, head_dim);
+  DecoderSpec spec = read_decoder(Config(json), {.positions = 1048576});
+  spec.feed_forward.assign(spec.feed_forward.size(), NoFeedForward{});
+  const int64_t groups = c.integer("n_groups", 8), inner = c.integer("expand", 2) * spec.shape.hidden;
+  const bool bias = c.flag("use_bias", false);
+  const auto limits = c.numbers("time_step_limit");
+  require(heads * head_dim == inner, Fault::Model, "config.json: num_heads ", heads, " times head_dim ", head_dim,
+          " should be the ", inner, " values of a Mamba layer");
+  use_states(c, spec,
+             MambaForm{.heads = heads,
+                       .head_dim = head_dim,
+                       .groups = groups,
+                       .state = c.integer("state_size", 128),
+                       .taps = c.integer("conv_kernel", 4),
+                       .conv_bias = c.flag("use_conv_bias", true),
+                       .in_bias = bias,
+                       .out_bias = bias,
+                       .norm_groups = groups,
+                       .least_step = limits.empty() ? 0 : limits[0]},
+             [](int64_t) { return Keeps::State; });
+  spec.forms = {mixer_names("backbone")};
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"mamba2-2.7b", 2560, 64, 80, 80, 64, 0, 50288, 1048576, 1e4, true},
+};
+
+const RegisterFamily mamba2("mamba2", {.title = "Mamba-2",
+                                       .architecture = "Mamba2ForCausalLM",
+                                       .read = read,
+                                       .says = {{"num_heads", 80},
+                                                {"n_groups", 1},
+                                                {"state_size", 128},
+                                                {"expand", 2},
+                                                {"conv_kernel", 4},
+                                                {"use_bias", false},
+                                                {"use_conv_bias", true},
+                                                {"layer_norm_epsilon", 1e-5}},
+                                       .presets = presets});
+}  // namespace
+
+}  // namespace apus
