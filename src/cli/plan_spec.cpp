@@ -89,7 +89,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
     if (sharding.group) spec.train.shard_devices = shard_group(*sharding.group, devices, spec);
   }
   spec.train.recompute = recompute_of(o, spec.model), spec.train.towers_again = o.towers_again();
-  spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
+  spec.train.optimizer.kind = o.chosen_optimizer();
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
   spec.train.update_in_backward = flags.loop.update_in_backward;
   spec.train.wide_gradients = mesh.sharding().wide_sums;

@@ -24,7 +24,7 @@
 #include "data/source/dataset_ref.h"
 #include "dist/launch/environment.h"
 #include "parallel/placement/stages.h"
-#include "train/optim_names.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -360,7 +360,7 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
           .tuner = tuner.tuner_type,
           .dora = tuner.use_dora,
           .quantised = quantise.any() || (tuner.lora() && facts && facts->quantised),
-          .whole_matrices = whole_matrices_flag(optimisation.optim, optimisation.optimizer),
+          .whole_matrices = whole_matrices_flag(optimisation.chosen_optimizer()),
           .generates = loop.predict_with_generate,
           .broadcasts = mesh.broadcast_weights,
           .asks_reference = reference.precompute_ref_log_probs,

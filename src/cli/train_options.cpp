@@ -10,7 +10,7 @@
 #include "base/sizes.h"
 #include "cli/foreign_flags.h"
 #include "data/read/byte_source.h"
-#include "train/optim_names.h"
+#include "train/options/optimizer_info.h"
 #include "train/record/schedule.h"
 
 namespace apus {
@@ -240,6 +240,20 @@ void FolderOptions::fields(OptionTable& v) {
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
 }
 
+namespace {
+std::vector<std::string> words_of_optimizer() {
+  std::vector<std::string> words = {"default", "lorap"};
+  for (const auto& [name, info] : Registry<OptimizerInfo>::of().all())
+    if (info.flag == "optimizer") words.push_back(name);
+  return words;
+}
+}  // namespace
+
+std::string OptimisationOptions::chosen_optimizer() const {
+  const std::string asked = optimizer.value_or("default");
+  return asked == "default" || asked == "lorap" ? optimizer_named(optim) : asked;
+}
+
 void OptimisationOptions::fields(OptionTable& v) {
   v("learning_rate", learning_rate, "the highest learning rate, which the schedule reaches after the warm-up")
       .common()
@@ -256,10 +270,9 @@ void OptimisationOptions::fields(OptionTable& v) {
       .at_most(0.999)
       .noted();
   v("warmup_steps", warmup_steps, "updates in which the learning rate rises from 0").at_least(0).noted();
-  v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd").choices(optimizer_names());
+  v("optim", optim, optimizers_text("optim")).choices(optimizer_names());
   v("optim_args", optim_args, "further settings of the optimizer: key=value,key=value").noted();
-  v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+")
-      .choices({"default", "muon", "lorap"});
+  v("optimizer", optimizer, optimizers_text("optimizer") + "; lorap: LoRA+").choices(words_of_optimizer());
   v("weight_decay", weight_decay, "weight decay, of all parameters but biases and norms").at_least(0).noted();
   v("adam_beta1", adam_beta1, "decay of the optimizer's first moment").at_least(0).at_most(0.9999999).noted();
   v("adam_beta2", adam_beta2, "decay of the optimizer's second moment").at_least(0).at_most(0.9999999).noted();

@@ -83,6 +83,8 @@ struct OptimisationOptions {
   std::vector<std::string> recompute_modules;
   double neftune_noise_alpha = 0;
 
+  // The optimizer's own name, which --optimizer or --optim chooses.
+  std::string chosen_optimizer() const;
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {
     // The first so many: all of each; with `selective` only these parts of each.

@@ -11,7 +11,7 @@
 namespace apus {
 
 struct OptimizerFacts {
-  std::string kind = "adamw_torch";  // --optim; "muon"
+  std::string kind = "adamw";  // train/options/optimizer_info.h
   bool master = true;                // f32 copies of half-typed weights
   bool momentum = false;             // sgd with momentum, adafactor with a first moment
 };

@@ -81,8 +81,7 @@ void require_same_options(const TrainRun& o, World& world) {
 }
 
 OptimizerSpec optimizer_spec(const TrainRun& o) {
-  return {.kind = o.optimisation.optim,
-          .muon = o.optimisation.optimizer.value_or("") == "muon",
+  return {.kind = o.optimisation.chosen_optimizer(),
           .beta1 = o.optimisation.adam_beta1,
           .beta2 = o.optimisation.adam_beta2,
           .eps = o.optimisation.adam_epsilon,

@@ -10,19 +10,23 @@
 namespace apus {
 namespace {
 
+template <bool kSmall>
 class AdamW final : public Optimizer {
  public:
-  AdamW(const OptimizerSpec& spec, std::vector<ParamGroup> groups, bool states_8bit)
-      : Optimizer(states_8bit ? "adamw_8bit" : "adamw", std::move(groups), spec.rounding),
+  AdamW(const OptimizerSpec& spec, std::vector<ParamGroup> groups)
+      : Optimizer(kSmall ? "adamw_8bit" : "adamw", std::move(groups), spec.rounding),
         beta1_(spec.beta1),
         beta2_(spec.beta2),
-        eps_(spec.eps),
-        small_(states_8bit) {}
+        eps_(spec.eps) {
+    for (const auto& [key, value] : spec.arguments)
+      fail(Fault::Usage, "--optim_args: AdamW has no '", key,
+           "'; its numbers are --adam_beta1, --adam_beta2, --adam_epsilon");
+  }
 
  private:
   void init(Slot& slot) const override {
     const at::Tensor& p = slot.param->tensor;
-    if (!small_) {
+    if (!kSmall) {
       slot.state["exp_avg"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
       slot.state["exp_avg_sq"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
       return;
@@ -40,16 +44,11 @@ class AdamW final : public Optimizer {
   }
 
   double beta1_, beta2_, eps_;
-  bool small_;
 };
 
-}  // namespace
+const RegisterOptimizer<AdamW<false>> adamw("adamw");
+const RegisterOptimizer<AdamW<true>> adamw_8bit("adamw_8bit");
 
-std::unique_ptr<Optimizer> make_adamw(const OptimizerSpec& spec, std::vector<ParamGroup> groups, bool states_8bit) {
-  for (const auto& [key, value] : spec.arguments)
-    fail(Fault::Usage, "--optim_args: AdamW has no '", key,
-         "'; its numbers are --adam_beta1, --adam_beta2, --adam_epsilon");
-  return std::make_unique<AdamW>(spec, std::move(groups), states_8bit);
-}
+}  // namespace
 
 }  // namespace apus

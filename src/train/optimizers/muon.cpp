@@ -35,7 +35,7 @@ class Muon final : public Optimizer {
     iterations_ = static_cast<int64_t>(a.number("ns_steps", 5));
     a.done();
     require(rounding_ != Rounding::Stochastic, Fault::Usage,
-            "--optimizer muon keeps f32 master weights; stochastic rounding is for AdamW, SGD and Adafactor");
+            "--optimizer muon keeps f32 master weights; stochastic rounding is for the others");
   }
 
  private:
@@ -68,10 +68,8 @@ class Muon final : public Optimizer {
   int64_t iterations_ = 5;
 };
 
-}  // namespace
+const RegisterOptimizer<Muon> muon("muon");
 
-std::unique_ptr<Optimizer> make_muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
-  return std::make_unique<Muon>(spec, std::move(groups));
-}
+}  // namespace
 
 }  // namespace apus

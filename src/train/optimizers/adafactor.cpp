@@ -67,10 +67,8 @@ class Adafactor final : public Optimizer {
   bool scale_parameter_;
 };
 
-}  // namespace
+const RegisterOptimizer<Adafactor> adafactor("adafactor");
 
-std::unique_ptr<Optimizer> make_adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
-  return std::make_unique<Adafactor>(spec, std::move(groups));
-}
+}  // namespace
 
 }  // namespace apus

@@ -41,10 +41,8 @@ class Sgd final : public Optimizer {
   bool nesterov_ = false;
 };
 
-}  // namespace
+const RegisterOptimizer<Sgd> sgd("sgd");
 
-std::unique_ptr<Optimizer> make_sgd(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
-  return std::make_unique<Sgd>(spec, std::move(groups));
-}
+}  // namespace
 
 }  // namespace apus
