@@ -12,8 +12,8 @@ namespace apus {
 
 struct OptimizerFacts {
   std::string kind = "adamw";  // train/options/optimizer_info.h
-  bool master = true;                // f32 copies of half-typed weights
-  bool momentum = false;             // sgd with momentum, adafactor with a first moment
+  bool master = true;          // f32 copies of half-typed weights
+  bool momentum = false;       // sgd with momentum, adafactor with a first moment
 };
 
 struct RecomputeFacts {  // what runs again in the backward pass
