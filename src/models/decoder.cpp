@@ -2,6 +2,8 @@
 #include "models/decoder.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
@@ -25,6 +27,7 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                  Mlp::Spec{.bias = dense->bias,
                                            .act = spec.act,
                                            .kind = dense->kind,
+                                           .names = dense->names,
                                            .gate_scale = dense->gate_scale,
                                            .out_scale = dense->out_scale});
   const auto& mixture = std::get<MixtureSpec>(wanted);
@@ -33,6 +36,7 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                                .experts = mixture.experts,
                                                .per_token = mixture.per_token,
                                                .shared_ffn = mixture.shared_ffn,
+                                               .out_scale = mixture.out_scale,
                                                .clamp = mixture.clamp,
                                                .router = mixture.router,
                                                .names = mixture.names});
@@ -147,7 +151,7 @@ struct Decoder::Backbone : Module {
 namespace {
 Linear::Spec head_spec(const DecoderSpec& spec) {
   if (spec.head == Head::Scalar) return {.in = spec.shape.hidden, .out = spec.labels};
-  return {.in = spec.shape.hidden, .out = spec.shape.vocab, .split = Split::Out};
+  return {.in = spec.shape.hidden, .out = spec.shape.vocab, .bias = spec.head_bias, .split = Split::Out};
 }
 }  // namespace
 
@@ -232,6 +236,13 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
   ops::HeadFactors factors =
       shared ? Model::head_factors(before_head(normed_TD), s) : words().factors(before_head(normed_TD), s);
   factors.softcap = spec_.logit_softcap;
+  // One more column: what it is multiplied by is 1 everywhere.
+  if (const Param* bias = words().bias()) {
+    const at::Tensor one_T1 = at::ones({normed_TD.size(0), 1}, normed_TD.options()), bias_V1 = bias->data.unsqueeze(1);
+    const bool more = factors.low_TR.defined();
+    factors.low_TR = more ? at::cat({factors.low_TR, one_T1}, 1) : one_T1;
+    factors.low_VR = more ? at::cat({factors.low_VR, bias_V1}, 1) : bias_V1;
+  }
   return factors;
 }
 at::Tensor Decoder::head_weight() const { return words().weight().data; }

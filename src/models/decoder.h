@@ -55,6 +55,7 @@ class Decoder : public Model {
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
+  std::vector<DiskForm> disk_forms() const override { return spec_.forms.empty() ? Model::disk_forms() : spec_.forms; }
   std::string backbone_name() const override { return spec_.backbone; }
   std::string norm_name() const override { return spec_.backbone + "." + spec_.final_norm; }
   std::string head_name() const override { return spec_.head == Head::Scalar ? "score" : spec_.head_name; }

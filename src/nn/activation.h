@@ -11,4 +11,17 @@ enum class Activation { Silu, Gelu, GeluTanh, Relu };
 // Plain: c_proj(act(c_fc x)).
 enum class FeedForwardKind { Gated, FusedGate, Plain };
 
+// Where they are called otherwise: what reads the input first, up being of Gated alone. Null: the usual.
+struct FeedForwardNames {
+  const char *in = nullptr, *up = nullptr, *down = nullptr;
+};
+constexpr FeedForwardNames named(FeedForwardKind kind, const FeedForwardNames& names) {
+  const bool plain = kind == FeedForwardKind::Plain;
+  const char* const in = kind == FeedForwardKind::Gated ? "gate_proj" : plain ? "c_fc" : "gate_up_proj";
+  return {names.in ? names.in : in, names.up ? names.up : "up_proj",
+          names.down ? names.down
+          : plain    ? "c_proj"
+                     : "down_proj"};
+}
+
 }  // namespace apus

@@ -114,6 +114,9 @@ Attention::Attention(Spec s)
       o_(child<Linear>(
           "o_proj",
           queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
+  if (s.form.gate_name)
+    gate_ = &child<Linear>(s.form.gate_name,
+                           queries(s, {.in = s.hidden, .out = s.heads * s.head_dim, .split = Split::Out}));
   if (s.form.sinks) sinks_ = &param("sinks", {s.heads}, {by_query_heads(s)});
   if (s.form.qk_norm == QkNorm::None) return;
   const bool all = s.form.qk_norm == QkNorm::AllHeads;
@@ -131,6 +134,7 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
     const at::Tensor both_TNH = q.reshape({tokens, -1, 2 * h});
     q = both_TNH.narrow(2, 0, h), gate = both_TNH.narrow(2, h, h).reshape({tokens, -1});
   }
+  if (gate_) gate = (*gate_)(x_TD, s);
   if (spec_.form.qk_norm == QkNorm::AllHeads) q = (*q_norm_)(q), k = (*k_norm_)(k);
   at::Tensor v = qkv[2].reshape({tokens, -1, h});
   q = q.reshape({tokens, -1, h}), k = k.reshape({tokens, -1, h});
@@ -176,7 +180,7 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
     y_TNH = share->own_tokens(y_TNH, own(spec_.heads, by_query_heads(spec_)), own(spec_.kv_heads, keys(spec_).cut));
   }
   at::Tensor y_TA = y_TNH.reshape({x_TD.size(0), -1});
-  if (form.gated) y_TA = y_TA * steady_sigmoid(now.gate_TA);
+  if (now.gate_TA.defined()) y_TA = y_TA * steady_sigmoid(now.gate_TA);
   const at::Tensor y_TD = o_(y_TA, s);
   return form.out_scale == 1 ? y_TD : y_TD * form.out_scale;
 }

@@ -54,6 +54,7 @@ class Attention : public AttentionBlock {
   LinearGroup qkv_;  // queries, keys, values: three matrices, or one that makes all
   Linear& o_;
   Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
+  Linear* gate_ = nullptr;
   Param* sinks_ = nullptr;
 };
 

@@ -24,6 +24,8 @@ struct AttentionForm {
   bool sinks = false;
   // q_proj makes of each head its query and then a gate, by whose sigmoid the head's result is multiplied.
   bool gated = false;
+  // A matrix of this name makes such gates of the input, a number for each that the heads give; null: there is none.
+  const char* gate_name = nullptr;
   // The input and the result are multiplied by these.
   double in_scale = 1, out_scale = 1;
 };

@@ -40,21 +40,22 @@ std::vector<Linear*> Mlp::inner(int64_t hidden, int64_t ffn) {
     linear->result_is(ResultKind::FeedForward);
     return linear;
   };
+  const FeedForwardNames names = named(spec_.kind, spec_.names);
   switch (spec_.kind) {
     case FeedForwardKind::FusedGate:
-      return {matrix("gate_up_proj", 2 * ffn, {})};
+      return {matrix(names.in, 2 * ffn, {})};
     case FeedForwardKind::Plain:
-      return {matrix("c_fc", ffn, {.split = Split::Out})};
+      return {matrix(names.in, ffn, {.split = Split::Out})};
     case FeedForwardKind::Gated:
       break;
   }
-  return {matrix("gate_proj", ffn, {.split = Split::Out}), matrix("up_proj", ffn, {.split = Split::Out})};
+  return {matrix(names.in, ffn, {.split = Split::Out}), matrix(names.up, ffn, {.split = Split::Out})};
 }
 
 Mlp::Mlp(int64_t hidden, int64_t ffn, Spec s)
     : spec_(s),
       gate_up_(inner(hidden, ffn)),
-      down_(child<Linear>(s.kind == FeedForwardKind::Plain ? "c_proj" : "down_proj",
+      down_(child<Linear>(named(s.kind, s.names).down,
                           Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})) {}
 
 at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {

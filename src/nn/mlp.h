@@ -22,6 +22,7 @@ class Mlp : public FeedForward {
     bool bias = false;
     Activation act = Activation::Silu;
     FeedForwardKind kind = FeedForwardKind::Gated;
+    FeedForwardNames names = {};
     // The gate before its activation, and the result, are multiplied by these.
     double gate_scale = 1, out_scale = 1;
   };

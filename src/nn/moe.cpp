@@ -314,7 +314,8 @@ MoeMlp::MoeMlp(Spec s)
       correction_(make_correction()),
       experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.hidden, s.ffn, s.names, s.clamp)) {
   if (s.shared_ffn == 0) return;
-  shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn, Mlp::Spec{});
+  shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn,
+                        Mlp::Spec{.kind = s.names.shared_kind, .names = s.names.of_shared});
   if (s.names.shared_is_gated)
     shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
 }
@@ -333,9 +334,11 @@ at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
     record(*training.router, logits,
            correction_ ? std::get<1>(logits.detach().topk(spec_.per_token, -1)) : routing.expert_Tk);
   at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
-  if (!shared_) return y_TD;
-  const at::Tensor shared_TD = (*shared_)(x_TD, s);
-  return y_TD + (shared_gate_ ? steady_sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);
+  if (shared_) {
+    const at::Tensor shared_TD = (*shared_)(x_TD, s);
+    y_TD = y_TD + (shared_gate_ ? steady_sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);
+  }
+  return spec_.out_scale == 1 ? y_TD : y_TD * spec_.out_scale;
 }
 
 }  // namespace apus

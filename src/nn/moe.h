@@ -62,6 +62,7 @@ class MoeMlp : public FeedForward {
   struct Spec {
     int64_t hidden, ffn, experts, per_token;
     int64_t shared_ffn = 0;  // > 0: an expert for every token
+    double out_scale = 1;    // MixtureSpec::out_scale
     double clamp = 0;        // MixtureSpec::clamp
     RouterForm router;
     MixtureNames names;

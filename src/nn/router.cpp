@@ -5,6 +5,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
@@ -13,6 +15,8 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 namespace apus {
 
@@ -31,10 +35,32 @@ at::Tensor in_open_groups(const at::Tensor& rank_TE, const RouterForm& form) {
   return rank_TE.masked_fill(closed_TE, -std::numeric_limits<double>::infinity());
 }
 
+// The share of the best expert among those near it.
+std::pair<at::Tensor, at::Tensor> nearest_share(const at::Tensor& left_TE, const at::Tensor& logits_TE,
+                                                double nearness) {
+  at::Tensor far_TE, best_T1;
+  {
+    at::NoGradGuard choosing;
+    at::Tensor most_T1;
+    std::tie(most_T1, best_T1) = left_TE.max(-1, /*keepdim=*/true);
+    far_TE = (most_T1 - logits_TE) / at::maximum(logits_TE.abs(), most_T1) > 2 * nearness;
+  }
+  const double closed = -std::numeric_limits<double>::infinity();
+  return {at::softmax(left_TE.masked_fill(far_TE, closed), -1).gather(1, best_T1), best_T1};
+}
+
+ops::Routing two_by_nearness(const at::Tensor& logits_TE, double nearness) {
+  const auto [first, one] = nearest_share(logits_TE, logits_TE, nearness);
+  const at::Tensor left_TE = logits_TE.scatter(1, one, -std::numeric_limits<double>::infinity());
+  const auto [second, two] = nearest_share(left_TE, logits_TE, nearness);
+  return {at::cat({first, second}, 1), at::cat({one, two}, 1)};
+}
+
 }  // namespace
 
 ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,
                    const at::Tensor& correction_E) {
+  if (form.nearness > 0) return two_by_nearness(logits_TE, form.nearness);
   const bool usual = !form.sigmoid && form.groups == 1 && form.scale == 1 && !correction_E.defined();
   if (usual) return ops::route_topk(logits_TE, per_token, form.normalise);
   const at::Tensor wide_TE = logits_TE.scalar_type() == at::kDouble ? logits_TE : logits_TE.to(at::kFloat);

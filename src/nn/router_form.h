@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "nn/activation.h"
+
 namespace apus {
 
 struct RouterForm {
@@ -17,6 +19,9 @@ struct RouterForm {
   // best experts together, or (false) as its best one.
   int64_t groups = 1, open_groups = 1;
   bool two_best = true;
+  // Above 0: of two experts each gets its share among those whose logits lie nearly as high, the first being no longer
+  // among them for the second. How near, relative to the logits: twice this.
+  double nearness = 0;
 
   bool operator==(const RouterForm&) const = default;
 };
@@ -28,6 +33,7 @@ struct ExpertCapacity {
 };
 
 struct MixtureNames {
+  // "": the parts of a mixture stand among those of its layer.
   const char* block = "mlp";
   const char* router = "gate";
   // Numbers added for the choice alone, which training leaves as they are; null: there are none.
@@ -43,6 +49,8 @@ struct MixtureNames {
   // The feed-forward that every token meets; with a number of its own for each token it is scaled by.
   const char* shared = "shared_expert";
   bool shared_is_gated = true;
+  FeedForwardKind shared_kind = FeedForwardKind::Gated;
+  FeedForwardNames of_shared = {};
 };
 
 }  // namespace apus

@@ -25,7 +25,7 @@ class Listing {
     if (spec_.head == Head::Scalar)
       linear("score", hidden_, spec_.labels, false);
     else if (spec_.head == Head::Vocab && !spec_.tied)
-      linear(spec_.head_name, hidden_, shape_.vocab, false);
+      linear(spec_.head_name, hidden_, shape_.vocab, spec_.head_bias);
     if (spec_.seeing) towers(parts_of(*spec_.seeing));
   }
 
@@ -81,6 +81,7 @@ class Listing {
       linear(name + ".v_proj", hidden_, k, form.qkv_bias);
     }
     linear(name + ".o_proj", q, hidden_, form.out_bias);
+    if (form.gate_name) linear(str(name, ".", form.gate_name), hidden_, q, false);
     if (form.qk_norm == QkNorm::None) return;
     const bool all = form.qk_norm == QkNorm::AllHeads;
     norm(str(name, ".", qk_norm_name(form.qk_norm, true)), all ? q : shape_.head_dim);
@@ -136,22 +137,15 @@ class Listing {
     plain(name + ".norm.weight", {width});
   }
   void feed_forward(const std::string& name, const DenseSpec& dense) {
-    if (dense.kind == FeedForwardKind::Plain) {
-      linear(name + ".c_fc", hidden_, dense.ffn, dense.bias);
-      linear(name + ".c_proj", dense.ffn, hidden_, dense.bias);
-      return;
-    }
-    if (dense.kind == FeedForwardKind::FusedGate) {
-      linear(name + ".gate_up_proj", hidden_, 2 * dense.ffn, dense.bias);
-    } else {
-      linear(name + ".gate_proj", hidden_, dense.ffn, dense.bias);
-      linear(name + ".up_proj", hidden_, dense.ffn, dense.bias);
-    }
-    linear(name + ".down_proj", dense.ffn, hidden_, dense.bias);
+    const FeedForwardNames names = named(dense.kind, dense.names);
+    const bool both = dense.kind == FeedForwardKind::FusedGate;
+    linear(str(name, ".", names.in), hidden_, both ? 2 * dense.ffn : dense.ffn, dense.bias);
+    if (dense.kind == FeedForwardKind::Gated) linear(str(name, ".", names.up), hidden_, dense.ffn, dense.bias);
+    linear(str(name, ".", names.down), dense.ffn, hidden_, dense.bias);
   }
   void mixture(const std::string& layer, const MixtureSpec& m) {
     const MixtureNames& names = m.names;
-    const std::string name = str(layer, ".", names.block);
+    const std::string name = *names.block ? str(layer, ".", names.block) : layer;
     if (names.correction)
       plain(str(name, ".", names.correction),
             names.correction_has_row ? std::vector<int64_t>{1, m.experts} : std::vector<int64_t>{m.experts});
@@ -170,7 +164,8 @@ class Listing {
       plain(str(experts, ".", names.stacked_down, "_bias"), {m.experts, hidden_});
     }
     if (m.shared_ffn == 0) return;
-    feed_forward(str(name, ".", names.shared), {.ffn = m.shared_ffn});
+    feed_forward(str(name, ".", names.shared),
+                 {.ffn = m.shared_ffn, .kind = names.shared_kind, .names = names.of_shared});
     if (names.shared_is_gated) linear(str(name, ".", names.shared, "_gate"), hidden_, 1, false);
   }
 

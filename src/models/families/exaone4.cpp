@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // EXAONE 4: norms after each branch only, normalised heads; where layers slide, the full ones are not told positions.
-#include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
 
 namespace {
-// sliding_window_pattern: a number, or a word like LLLG.
-int64_t full_every(const Config& c) {
-  const Json* pattern = c.find("sliding_window_pattern");
-  const int64_t every = !pattern               ? 4
-                        : pattern->is_string() ? std::ssize(pattern->get<std::string>())
-                                               : c.integer("sliding_window_pattern");
-  require(every > 0, Fault::Model, "config.json: sliding_window_pattern must name at least one layer");
-  return every;
-}
-
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 2048, .eps = 1e-5});
   norms_after_branches(spec);
   spec.attention.qk_norm = QkNorm::Head;
   const bool never = c.json().contains("sliding_window") && !c.find("sliding_window");  // null
   if (never) return spec;
-  spec.window = read_windows(c, spec.shape.layers, all_but_every(full_every(c)));
+  spec.window = read_windows(c, spec.shape.layers, all_but_every(read_full_every(c)));
   turn_only(spec, [&](size_t i) { return spec.window[i] > 0; });
   return spec;
 }

@@ -14,6 +14,7 @@ std::string why_uncut(const DecoderSpec& spec) {
   if (spec.state) return "some of their layers keep a state instead of keys and values";
   if (spec.attention.fused) return "one matrix makes queries, keys and values";
   if (spec.attention.qk_norm == QkNorm::AllHeads) return "queries and keys of all heads are normalised together";
+  if (spec.head_bias) return "their head has a bias";
   if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";
   if (std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), fused))
     return "one matrix makes gate and values of the feed-forward";

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/spec/disk_form.h"
 #include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 #include "nn/attention_form.h"
@@ -43,6 +44,7 @@ struct DenseSpec {
   int64_t ffn = 0;
   bool bias = false;
   FeedForwardKind kind = FeedForwardKind::Gated;
+  FeedForwardNames names = {};
   // The gate before its activation, and the result, are multiplied by these.
   double gate_scale = 1, out_scale = 1;
 };
@@ -51,6 +53,8 @@ struct MixtureSpec {
   int64_t experts = 0, per_token = 0, ffn = 0;
   // Above 0: an expert of this width for every token.
   int64_t shared_ffn = 0;
+  // Routed and shared results together are multiplied by it.
+  double out_scale = 1;
   // Above 0: gate and up are kept within it, and an expert is down((up + 1) * gate * sigmoid(1.702 gate)). Rows of gate
   // and up take turns in one matrix, both matrices have biases, and stand the other way round in the file.
   double clamp = 0;
@@ -112,6 +116,8 @@ struct DecoderSpec {
   double embedding_scale = 1, branch_scale = 1, logit_scale = 1;
   // Above 0: logits are bent to softcap * tanh(logit / softcap).
   double logit_softcap = 0;
+  // The head of words has a bias.
+  bool head_bias = false;
   // The embeddings' number is rounded to their dtype first.
   bool embedding_scale_rounded = false;
   // Per layer: how far it looks back; 0: as far as the text goes.
@@ -120,6 +126,8 @@ struct DecoderSpec {
   std::vector<FeedForwardSpec> feed_forward;
   // The names of the head, the last norm and the dense feed-forwards in the checkpoint.
   std::string head_name = "lm_head", final_norm = "norm", dense_name = "mlp";
+  // The forms that its files may have, the likeliest first; empty: names are the model's own.
+  std::vector<DiskForm> forms = {};
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
 };

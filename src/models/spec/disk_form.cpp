@@ -5,16 +5,30 @@
 
 namespace apus {
 
+namespace {
+std::string with(const std::string& name, const std::string& part, const std::string& other) {
+  const size_t at = name.find(part);
+  return at == std::string::npos ? name : name.substr(0, at) + other + name.substr(at + part.size());
+}
+}  // namespace
+
 std::string DiskForm::disk_name(const std::string& own) const {
+  std::string name = own;
   for (const Rename& r : renames)
-    if (own.starts_with(r.own)) return r.disk + own.substr(r.own.size());
-  return own;
+    if (own.starts_with(r.own)) {
+      name = r.disk + own.substr(r.own.size());
+      break;
+    }
+  for (const Rename& r : inside) name = with(name, r.own, r.disk);
+  return name;
 }
 
 std::string DiskForm::own_name(const std::string& disk) const {
+  std::string name = disk;
+  for (auto r = inside.rbegin(); r != inside.rend(); ++r) name = with(name, r->disk, r->own);
   for (const Rename& r : renames)
-    if (disk.starts_with(r.disk)) return r.own + disk.substr(r.disk.size());
-  return disk;
+    if (name.starts_with(r.disk)) return r.own + name.substr(r.disk.size());
+  return name;
 }
 
 bool DiskForm::is_transposed(const std::string& own) const {

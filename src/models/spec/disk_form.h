@@ -13,6 +13,8 @@ struct DiskForm {
     std::string own, disk;  // beginnings of names
   };
   std::vector<Rename> renames = {};
+  // Then, one after the other, what stands anywhere in a name.
+  std::vector<Rename> inside = {};
   // Endings of the names of stacked experts whose last two dimensions the file holds the other way round.
   std::vector<std::string> transposed = {};
 

@@ -85,13 +85,13 @@ void use_multipliers(const Config& c, DecoderSpec& spec) {
 
 int64_t latent_turned(const Config& c) { return c.integer("qk_rope_head_dim", 64); }
 
-void use_latent_attention(const Config& c, DecoderSpec& spec, bool neighbours) {
+void use_latent_attention(const Config& c, DecoderSpec& spec, bool neighbours, const LatentForm& unsaid) {
   const bool at_once = c.json().contains("q_lora_rank") && !c.find("q_lora_rank");  // null
-  const LatentForm form{.query_rank = at_once ? 0 : c.integer("q_lora_rank", 1536),
-                        .rank = c.integer("kv_lora_rank", 512),
-                        .still = c.integer("qk_nope_head_dim", 128),
-                        .turned = latent_turned(c),
-                        .value = c.integer("v_head_dim", 128)};
+  const LatentForm form{.query_rank = at_once ? 0 : c.integer("q_lora_rank", unsaid.query_rank),
+                        .rank = c.integer("kv_lora_rank", unsaid.rank),
+                        .still = c.integer("qk_nope_head_dim", unsaid.still),
+                        .turned = c.integer("qk_rope_head_dim", unsaid.turned),
+                        .value = c.integer("v_head_dim", unsaid.value)};
   require(form.query_rank >= 0 && form.rank > 0 && form.still > 0 && form.turned > 0 && form.turned % 2 == 0 &&
               form.value > 0,
           Fault::Model,
@@ -139,6 +139,37 @@ void use_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture,
   spec.shape.experts_per_token = mixture.per_token;
   for (int64_t i = 0; i < spec.shape.layers; ++i)
     if (at(i)) spec.feed_forward[static_cast<size_t>(i)] = mixture;
+}
+
+std::function<bool(int64_t)> sparse_layers(const Config& c, int64_t layers, int64_t dense_first) {
+  const auto types = c.texts("mlp_layer_types");
+  if (types.empty()) {
+    const int64_t dense = c.integer("first_k_dense_replace", dense_first);
+    return [dense](int64_t layer) { return layer >= dense; };
+  }
+  require(std::ssize(types) == layers, Fault::Model, "config.json: mlp_layer_types has ", types.size(),
+          " entries, the model ", layers, " layers");
+  for (const std::string& type : types)
+    require(type == "sparse" || type == "dense", Fault::Model, "config.json: mlp_layer_types names '", type,
+            "'; known: sparse, dense");
+  return [types](int64_t layer) { return types[static_cast<size_t>(layer)] == "sparse"; };
+}
+
+RouterForm read_sigmoid_router(const Config& c, double scale, bool normalise) {
+  return {.sigmoid = true,
+          .normalise = c.flag("norm_topk_prob", normalise),
+          .scale = c.number("routed_scaling_factor", scale),
+          .groups = c.integer("n_group", 1),
+          .open_groups = c.integer("topk_group", 1)};
+}
+
+int64_t read_full_every(const Config& c) {
+  const Json* pattern = c.find("sliding_window_pattern");
+  const int64_t every = !pattern               ? 4
+                        : pattern->is_string() ? std::ssize(pattern->get<std::string>())
+                                               : c.integer("sliding_window_pattern");
+  require(every > 0, Fault::Model, "config.json: sliding_window_pattern must name at least one layer");
+  return every;
 }
 
 void use_qwen_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture) {

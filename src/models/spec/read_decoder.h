@@ -39,7 +39,9 @@ void norms_after_branches(DecoderSpec& spec);
 void use_multipliers(const Config& config, DecoderSpec& spec);
 
 // DeepSeek's attention: q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim.
-void use_latent_attention(const Config& config, DecoderSpec& spec, bool neighbours);
+void use_latent_attention(const Config& config, DecoderSpec& spec, bool neighbours,
+                          const LatentForm& unsaid = {
+                              .query_rank = 1536, .rank = 512, .still = 128, .turned = 64, .value = 128});
 // What read_decoder takes for the heads' size then: that of what turns.
 int64_t latent_turned(const Config& config);
 
@@ -51,6 +53,13 @@ void turn_only(DecoderSpec& spec, const std::function<bool(size_t layer)>& turns
 // The layers for which `at` says so become mixtures; the others stay dense.
 void use_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture,
                  const std::function<bool(int64_t layer)>& at);
+// Those that mlp_layer_types calls sparse; where the file has none, all from first_k_dense_replace on.
+std::function<bool(int64_t layer)> sparse_layers(const Config& config, int64_t layers, int64_t dense_first);
+// The router that DeepSeek-V3 and its like have: sigmoids, a correction for the choice, groups. And the names beside
+// it.
+RouterForm read_sigmoid_router(const Config& config, double scale, bool normalise = true);
+// sliding_window_pattern: a number, or a word like LLLG; every so many-th layer is full.
+int64_t read_full_every(const Config& config);
 // Those of a Qwen mixture: every decoder_sparse_step-th one that mlp_only_layers does not name;
 // none where there are no experts.
 void use_qwen_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture);

@@ -55,9 +55,10 @@ std::function<Keeps(int64_t)> read_layer_types(const Config& c, int64_t layers,
           " entries, the model ", layers, " layers");
   std::vector<Keeps> all;
   for (const std::string& type : types) {
-    require(type == "linear_attention" || type == "full_attention", Fault::Model, "config.json: layer type '", type,
+    const bool state = type == "linear_attention" || type == "mamba";
+    require(state || type == "full_attention" || type == "attention", Fault::Model, "config.json: layer type '", type,
             "' is not supported in this family; it has linear_attention and full_attention");
-    all.push_back(type == "linear_attention" ? Keeps::State : Keeps::Tokens);
+    all.push_back(state ? Keeps::State : Keeps::Tokens);
   }
   return [all](int64_t layer) { return all[static_cast<size_t>(layer)]; };
 }

@@ -13,7 +13,7 @@ namespace apus {
 void use_states(const Config& config, DecoderSpec& spec, const StateForm& form,
                 const std::function<Keeps(int64_t layer)>& keeps);
 
-// As layer_types says, linear_attention or full_attention; where the file has none, `unsaid`.
+// As layer_types says, linear_attention (mamba) or full_attention (attention); where the file has none, `unsaid`.
 std::function<Keeps(int64_t layer)> read_layer_types(const Config& config, int64_t layers,
                                                      const std::function<Keeps(int64_t layer)>& unsaid);
 

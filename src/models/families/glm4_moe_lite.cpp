@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// GLM-4.7-Flash: DeepSeek-V3's attention and router at other sizes.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const int64_t kTurned = 64;
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 20,
+                                      .positions = 202752,
+                                      .ffn = 10240,
+                                      .head_dim = c.integer("qk_rope_head_dim", kTurned),
+                                      .eps = 1e-5});
+  use_latent_attention(c, spec, c.flag("rope_interleave", true),
+                       {.query_rank = 768, .rank = 512, .still = 192, .turned = kTurned, .value = 256});
+  const int64_t width = c.integer("moe_intermediate_size", 1536);
+  use_experts(
+      c, spec,
+      {.experts = c.integer("n_routed_experts", 64),
+       .per_token = c.integer("num_experts_per_tok", 4),
+       .ffn = width,
+       .shared_ffn = width * c.integer("n_shared_experts", 1),
+       .router = read_sigmoid_router(c, 1.8),
+       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
+      sparse_layers(c, spec.shape.layers, 1));
+  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"glm4.7-flash", 2048, 47, 20, 20, 0, 10240, 154880, 202752, 1e6, false},
+};
+
+const RegisterFamily glm4_moe_lite("glm4_moe_lite", {.title = "GLM-4.7-Flash",
+                                                     .architecture = "Glm4MoeLiteForCausalLM",
+                                                     .read = read,
+                                                     .says = {{"q_lora_rank", 768},
+                                                              {"kv_lora_rank", 512},
+                                                              {"qk_nope_head_dim", 192},
+                                                              {"qk_rope_head_dim", 64},
+                                                              {"v_head_dim", 256},
+                                                              {"n_routed_experts", 64},
+                                                              {"n_shared_experts", 1},
+                                                              {"num_experts_per_tok", 4},
+                                                              {"moe_intermediate_size", 1536},
+                                                              {"first_k_dense_replace", 1},
+                                                              {"routed_scaling_factor", 1.8},
+                                                              {"norm_topk_prob", true},
+                                                              {"n_group", 1},
+                                                              {"topk_group", 1},
+                                                              {"rms_norm_eps", 1e-5}},
+                                                     .presets = presets});
+}  // namespace
+
+}  // namespace apus

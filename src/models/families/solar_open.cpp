@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Solar Open: Llama with experts in every layer, chosen by sigmoids with a correction, and shared ones beside them.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_decoder(
+      c, {.kv_heads = 8, .positions = 131072, .ffn = 10240, .head_dim = 128, .eps = 1e-5, .rope = {.theta = 1e6}});
+  spec.attention.qkv_bias = c.flag("attention_bias", false);
+  const int64_t width = c.integer("moe_intermediate_size", 1280);
+  use_experts(
+      c, spec,
+      {.experts = c.integer("n_routed_experts", 128),
+       .per_token = c.integer("num_experts_per_tok", 8),
+       .ffn = width,
+       .shared_ffn = width * c.integer("n_shared_experts", 1),
+       .router = read_sigmoid_router(c, 1),
+       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
+      [](int64_t) { return true; });
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"solar-open-100b", 4096, 48, 64, 8, 128, 10240, 196608, 131072, 1e6, false},
+};
+
+const RegisterFamily solar_open("solar_open", {.title = "Solar Open",
+                                               .architecture = "SolarOpenForCausalLM",
+                                               .read = read,
+                                               .says = {{"n_routed_experts", 128},
+                                                        {"n_shared_experts", 1},
+                                                        {"num_experts_per_tok", 8},
+                                                        {"moe_intermediate_size", 1280},
+                                                        {"routed_scaling_factor", 1.0},
+                                                        {"norm_topk_prob", true},
+                                                        {"n_group", 1},
+                                                        {"topk_group", 1},
+                                                        {"rms_norm_eps", 1e-5}},
+                                               .presets = presets});
+}  // namespace
+
+}  // namespace apus
