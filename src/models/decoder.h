@@ -53,9 +53,14 @@ class Decoder : public Model {
   at::Tensor head_weight() const override;
   ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const override;
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
+  std::vector<DiskForm> disk_forms() const override { return spec_.forms.empty() ? Model::disk_forms() : spec_.forms; }
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
   std::string backbone_name() const override { return spec_.backbone; }
+  std::string embed_name() const override { return spec_.backbone + "." + spec_.embed_name; }
+  std::string layer_name(int64_t i) const override {
+    return spec_.backbone + "." + spec_.layers_name + "." + std::to_string(i);
+  }
   std::string norm_name() const override { return spec_.backbone + "." + spec_.final_norm; }
   std::string head_name() const override { return spec_.head == Head::Scalar ? "score" : spec_.head_name; }
 

@@ -90,7 +90,8 @@ TEST_P(GoldenModel, LossAndGradients) {
     model->visit([&](const std::string& name, Param& param) {
       if (!param.tied.empty()) return;
       const at::Tensor g = param.data.grad();
-      if (param.pieces.empty()) return void(by_disk_name[name] = param.turned ? g.transpose(1, 2) : g);
+      if (param.pieces.empty())
+        return void(by_disk_name[model->disk_form().disk_name(name)] = param.turned ? g.transpose(1, 2) : g);
       const std::string parent = name.substr(0, name.rfind('.') + 1);
       const at::Tensor parts = g.view({static_cast<int64_t>(param.pieces.size()), -1, g.size(-1)});
       for (size_t i = 0; i < param.pieces.size(); ++i)

@@ -13,7 +13,8 @@ struct DiskForm {
     std::string own, disk;  // beginnings of names
   };
   std::vector<Rename> renames = {};
-  // Endings of the names of stacked experts whose last two dimensions the file holds the other way round.
+  // Endings of the names of matrices, or of stacks of them, whose last two dimensions the file holds the other way
+  // round.
   std::vector<std::string> transposed = {};
 
   std::string disk_name(const std::string& own) const;

@@ -94,7 +94,7 @@ std::vector<DiskForm> disk_forms_of(const Json& config) {
   const std::string type = config.is_object() ? Config(config).text("model_type", "") : "";
   if (!Registry<Family>::of().find(type)) return {};
   const DecoderSpec spec = describe_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
-  return spec.seeing ? spec.seeing->forms : std::vector<DiskForm>();
+  return spec.seeing ? spec.seeing->forms : spec.forms;
 }
 
 std::string family_table() {
