@@ -16,7 +16,7 @@ namespace apus {
 struct Combination {
   // Null: nothing is trained.
   const AlgorithmInfo* algorithm = nullptr;
-  // How it is asked for: "apus sft", "--rlhf_type kto".
+  // How it is asked for: "apus sft", "--rlhf_type NAME".
   std::string asked = "apus infer";
   AlgorithmNeeds needs = {};
 

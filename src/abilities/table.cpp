@@ -11,7 +11,7 @@
 #include "base/wrap.h"
 #include "checkpoint/adapter_kinds.h"
 #include "models/spec/presets.h"
-#include "train/optim_names.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 
@@ -65,7 +65,7 @@ std::vector<Ability> weight_abilities(const ModelFacts* model) {
   std::vector<Ability> all;
   const Combination adapter = of_algorithm("sft", model);
   Combination full = adapter, matrices = adapter, dora = adapter, quantised = adapter;
-  full.tuner = matrices.tuner = "full", matrices.whole_matrices = whole_matrices_flag("", "muon");
+  full.tuner = matrices.tuner = "full", matrices.whole_matrices = whole_matrices_flag("muon");
   dora.dora = true, quantised.quantised = true;
   ask("full", "--tuner_type full", full, all);
   ask("full, whole matrices", "--tuner_type full " + matrices.whole_matrices, matrices, all);

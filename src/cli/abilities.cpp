@@ -53,7 +53,7 @@ const RegisterCommand<AbilitiesOptions> abilities_command(
     {.name = "abilities",
      .group = "Machine",
      .summary = "what goes together: algorithms, kinds of weights, families, ways to share a run out over processes",
-     .examples = {"abilities", "abilities --model DIR", "abilities --rlhf_type grpo"}},
+     .examples = {"abilities", "abilities --model DIR", "abilities --rlhf_type NAME"}},
     run);
 
 }  // namespace

@@ -83,6 +83,7 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
   instance->run = [options, run] { return run(*options); };
   instance->is_dry = [options] {
     if constexpr (requires { options->dry_run; }) return options->dry_run;
+    if constexpr (requires { options->common.dry_run; }) return options->common.dry_run;
     return false;
   };
   if constexpr (requires(OptionTable & v) { options->prepare_plan(v, 1); }) instance->planned = Planned::of(options);

@@ -263,7 +263,7 @@ std::string served_at(const DeployOptions& o, int port) {
 }
 
 namespace {
-// "qwen and the adapters sft, grpo"
+// "NAME and the adapters NAME, NAME"
 std::string names_text(const std::vector<std::string>& models) {
   if (models.size() < 2) return join(models);
   const std::vector<std::string> adapters(models.begin() + 1, models.end());

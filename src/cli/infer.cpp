@@ -46,7 +46,7 @@ void InferOptions::fields(OptionTable& v) {
   v("write_batch_size", write_batch_size, "rows between writes of --result_path; -1: once, at the end").at_least(-1);
   v("metric", metric,
     "judge the answers by the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l "
-    "and bleu-4, Chinese by characters. Or by a reward program, as --reward_funcs of grpo takes it: external:PROGRAM")
+    "and bleu-4, Chinese by characters. Or by a reward program, as --reward_funcs takes it: external:PROGRAM")
       .common();
   v("infer_backend", infer_backend,
     "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are "

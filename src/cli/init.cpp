@@ -16,10 +16,12 @@ namespace apus {
 
 void InitOptions::fields(OptionTable& v) {
   v.group("New checkpoint");
-  v("output_dir", output_dir, "folder to write").required();
-  v("preset", preset, "a known shape: " + join(preset_names()));
-  v("config", config, "a config.json, or a folder that holds one, instead of a preset").alias("model");
-  v("tokenizer", tokenizer, "folder with tokenizer files to copy").shown_default("a small one that comes with Apus");
+  v("output_dir", output_dir, "folder to write").common().required();
+  v("preset", preset, "a known shape: " + join(preset_names())).common();
+  v("config", config, "a config.json, or a folder that holds one, instead of a preset").common().alias("model");
+  v("tokenizer", tokenizer, "folder with tokenizer files to copy")
+      .common()
+      .shown_default("a small one that comes with Apus");
   v("torch_dtype", torch_dtype, "number format of the weights")
       .choices({"float32", "bfloat16", "float16"})
       .shown_default("the config's; bfloat16 for presets");

@@ -221,7 +221,7 @@ class Translation {
   }
 
   std::string algorithm_name() const {
-    if (run_.command == "rlhf") return text("rlhf_type", "dpo");
+    if (run_.command == "rlhf") return text(chooser_of("rlhf").c_str(), usual_algorithm("rlhf").c_str());
     const std::string task = text("task_type", "causal_lm");
     return task == "causal_lm" ? run_.command : task;
   }

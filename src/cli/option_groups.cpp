@@ -240,8 +240,8 @@ void RunOptions::fields(OptionTable& v) {
   const auto& known = v.options();
   if (std::none_of(known.begin(), known.end(), [](const auto& option) { return option->name == "external_plugins"; }))
     v.refuse({"external_plugins", "custom_register_path"},
-             "plugins bring rewards, environments and schedulers to apus rlhf --rlhf_type grpo and ppo, and to apus "
-             "rollout");
+             "plugins bring rewards, environments and schedulers to the algorithms of apus rlhf that draw answers, and "
+             "to apus rollout");
   v.no_effect(
       {"use_ray", "ray_exp_name", "device_groups"},
       "the program starts its processes itself, one a device (NPROC_PER_NODE), and all of them take every role");

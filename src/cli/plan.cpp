@@ -113,7 +113,7 @@ const bool plan_registered = [] {
                 .summary = "memory and speed of a run before it starts; exit code 0: it fits, 5: it does not",
                 .examples = {"plan --model qwen2.5-7b --tuner_type lora --device 910B3 --max_length 2048",
                              "plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8 --deepspeed zero3",
-                             "plan --rlhf_type grpo --model qwen3-8b --tuner_type lora --device H200",
+                             "plan --command rlhf --model qwen3-8b --tuner_type lora --device H200",
                              "plan --model DIR --command infer --device A100-40G --max_model_len 8192",
                              "plan --model qwen3-8b --tuner_type full --device H200 --devices 8 --search"}},
        .maker = [](const std::vector<std::string>& arguments) {

@@ -46,7 +46,7 @@ TuningSpec tuning_of(const TunerOptions& o) {
   return t;
 }
 
-RecomputeFacts recompute_of(const TrainOptions& o, const ModelFacts& model) {
+RecomputeFacts recompute_of(const OptimisationOptions& o, const ModelFacts& model) {
   const auto again = o.recompute(model.layers);
   return {.layers = again.layers,
           .selective = again.selective,
@@ -74,7 +74,8 @@ int shard_group(int64_t wanted, int64_t devices, PlanSpec& spec) {
 }  // namespace
 
 PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices) {
-  const TrainOptions& o = flags.train;
+  const OptimisationOptions& o = flags.optimisation;
+  const ShardingOptions& mesh = flags.mesh;
   PlanSpec spec;
   spec.title = flags.model.model, spec.device = device;
   if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
@@ -82,25 +83,25 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.train.element = element_of(flags.model.torch_dtype, spec.model, device, spec);
   spec.train.devices = static_cast<int>(devices);
   if (devices > 1) {
-    const Sharding& sharding = o.sharding();
+    const Sharding& sharding = mesh.sharding();
     spec.train.zero = sharding.stage, spec.train.on_host = sharding.on_host;
     spec.train.release_after_forward = sharding.release_after_forward;
     if (sharding.group) spec.train.shard_devices = shard_group(*sharding.group, devices, spec);
   }
   spec.train.recompute = recompute_of(o, spec.model), spec.train.towers_again = o.towers_again();
-  spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
+  spec.train.optimizer.kind = o.chosen_optimizer();
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
-  spec.train.update_in_backward = o.update_in_backward;
-  spec.train.wide_gradients = o.sharding().wide_sums;
+  spec.train.update_in_backward = flags.loop.update_in_backward;
+  spec.train.wide_gradients = mesh.sharding().wide_sums;
   const std::string arguments = o.optim_args.value_or("");
   spec.train.optimizer.momentum =
       arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
-  spec.rows = o.per_device_train_batch_size;
+  spec.rows = flags.loop.per_device_train_batch_size;
   row_tokens(flags.prompt, flags.data, spec);
-  spec.row_sharers = o.sequence_parallel_size;
-  spec.share = {.tensor = o.tensor_model_parallel_size, .experts = o.expert_model_parallel_size, .stages = {}};
-  if (o.pipeline_model_parallel_size > 1)
-    for (const Range& layers : stage_layers(spec.model.layers, o.stages(), spec.model.seen_layers))
+  spec.row_sharers = mesh.sequence_parallel_size;
+  spec.share = {.tensor = mesh.tensor_model_parallel_size, .experts = mesh.expert_model_parallel_size, .stages = {}};
+  if (mesh.pipeline_model_parallel_size > 1)
+    for (const Range& layers : stage_layers(spec.model.layers, mesh.stages(), spec.model.seen_layers))
       spec.share.stages.push_back(layers.size);
   spec.count_tokens();
   return spec;

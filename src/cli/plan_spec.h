@@ -7,6 +7,8 @@
 #include "cli/train_options.h"
 #include "plan/plan.h"
 #include "quant/wish.h"
+#include "train/options/loop_options.h"
+#include "train/options/sharding_options.h"
 
 namespace apus {
 
@@ -15,7 +17,9 @@ struct TrainingFlags {
   const TemplateOptions& prompt;
   const DataOptions& data;
   const TunerOptions& tuner;
-  const TrainOptions& train;
+  const LoopOptions& loop;
+  const OptimisationOptions& optimisation;
+  const ShardingOptions& mesh;
 };
 
 // `config`: the model's config.json. What the flags leave open is assumed, and said in the spec. The caller says which

@@ -23,12 +23,19 @@ struct Planned {
   std::shared_ptr<ModelOptions> model;  // of the same options
 
   template <class Options>
+  static ModelOptions* model_of(Options& o) {
+    if constexpr (requires { o.model.model; })
+      return &o.model;
+    else
+      return &o;
+  }
+  template <class Options>
   static Planned of(const std::shared_ptr<Options>& o) {
     return {.fields = [o](OptionTable& v) { o->fields(v); },
             .prepare = [o](OptionTable& v, int64_t devices) { o->prepare_plan(v, devices); },
             .spec = [o](const Json& config, const DeviceFacts& device,
                         int64_t devices) { return o->plan_spec(config, device, devices); },
-            .model = std::shared_ptr<ModelOptions>(o, o.get())};
+            .model = std::shared_ptr<ModelOptions>(o, model_of(*o))};
   }
 };
 

@@ -17,26 +17,30 @@ std::string algorithms_text() {
   return out + "apus rlhf --rlhf_type NAME --help shows the options of one of them.\n";
 }
 
-// Of the one that is asked for by name.
+std::string asked_for(const std::vector<std::string>& arguments) {
+  return algorithm_asked_for(arguments, "rlhf", usual_algorithm("rlhf"));
+}
+
+// Of the one that is asked for by name, or the first of each.
 std::vector<std::string> examples_of(const std::vector<std::string>& arguments) {
   const bool asked = std::any_of(arguments.begin(), arguments.end(),
                                  [](const std::string& argument) { return argument.starts_with("--rlhf_type"); });
-  return asked ? algorithm_info(algorithm_asked_for(arguments, "rlhf", "dpo")).examples : std::vector<std::string>();
+  if (asked) return algorithm_info(asked_for(arguments)).examples;
+  std::vector<std::string> first;
+  for (const std::string& name : algorithms_of("rlhf"))
+    if (const auto& examples = algorithm_info(name).examples; !examples.empty()) first.push_back(examples.front());
+  return first;
 }
 
 const bool rlhf_registered = [] {
-  register_command({.info = {.name = "rlhf",
-                             .group = "Train",
-                             .summary = "align a model: preferences, rewards, reward models",
-                             .examples = {"rlhf --rlhf_type dpo --model DIR --dataset pairs.jsonl --output_dir out",
-                                          "rlhf --rlhf_type kto --model DIR --dataset judged.jsonl --tuner_type full",
-                                          "rlhf --rlhf_type grpo --model DIR --dataset questions.jsonl --reward_funcs "
-                                          "accuracy format"},
-                             .afterword = algorithms_text,
-                             .examples_of = examples_of},
-                    .maker = [](const std::vector<std::string>& arguments) {
-                      return training_command(algorithm_asked_for(arguments, "rlhf", "dpo"));
-                    }});
+  register_command(
+      {.info = {.name = "rlhf",
+                .group = "Train",
+                .summary = "align a model: preferences, rewards, reward models",
+                .examples = {"rlhf --rlhf_type NAME --model DIR --dataset rows.jsonl --output_dir out"},
+                .afterword = algorithms_text,
+                .examples_of = examples_of},
+       .maker = [](const std::vector<std::string>& arguments) { return training_command(asked_for(arguments)); }});
   return true;
 }();
 

@@ -16,6 +16,7 @@
 #include "checkpoint/adapter_config.h"
 #include "checkpoint/run_folder.h"
 #include "cli/command.h"
+#include "cli/foreign_flags.h"
 #include "cli/other_tokenizers.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
@@ -23,24 +24,23 @@
 #include "data/source/dataset_ref.h"
 #include "dist/launch/environment.h"
 #include "parallel/placement/stages.h"
-#include "train/optim_names.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 namespace fs = std::filesystem;
 
-TrainCommandOptions::TrainCommandOptions(std::string name)
-    : algorithm(std::move(name)), own(algorithm_info(algorithm).options()) {
-  max_new_tokens = 64;
-  temperature = 0;
+TrainRun::TrainRun(std::string name) : algorithm(std::move(name)), own(algorithm_info(algorithm).options()) {
+  answers.max_new_tokens = 64;
+  answers.temperature = 0;
 }
 
-fs::path TrainCommandOptions::output_root() const {
+fs::path TrainRun::output_root() const {
   const fs::path dir = fs::path(model_as_given).lexically_normal();
   const fs::path name = dir.filename().empty() ? dir.parent_path().filename() : dir.filename();
-  return fs::absolute(output_dir ? fs::path(*output_dir) : "output" / name).lexically_normal();
+  return fs::absolute(folder.output_dir ? fs::path(*folder.output_dir) : "output" / name).lexically_normal();
 }
 
-fs::path TrainCommandOptions::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
+fs::path TrainRun::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
 
 namespace {
 
@@ -71,19 +71,27 @@ void options_of_others(OptionTable& v, const std::string& chosen) {
 
 }  // namespace
 
-void TrainCommandOptions::fields(OptionTable& v) {
-  ModelOptions::fields(v);
+void TrainRun::fields(OptionTable& v) {
+  model.fields(v);
   v.at("task_type").restored("model");
   quantise.honour(v);
   v.refuse({"device_map", "max_memory"},
            "training keeps the whole model on each device: --device chooses one, NPROC_PER_NODE=8 trains on eight at "
            "once, each with its share of the rows. "
            "infer, score and deploy run a model that is spread over devices");
-  TunerOptions::fields(v);
-  DataOptions::fields(v);
-  training_template_fields(v, *this, *this);
-  TrainOptions::fields(v);
-  GenerationOptions::fields(v);
+  tuner.fields(v);
+  data.fields(v);
+  training_template_fields(v, prompt, data);
+  v.group("Training");
+  folder.fields(v);
+  loop.fields(v);
+  optimisation.fields(v);
+  v.group("Saving, evaluation, log");
+  loop.saving_fields(v);
+  folder.saving_fields(v);
+  mesh.fields(v);
+  foreign_training_fields(v);
+  answers.fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   each_sampling_field([&](const auto& field) {  // what is trained is what answers: nothing of a checkpoint's habits
@@ -93,9 +101,9 @@ void TrainCommandOptions::fields(OptionTable& v) {
   for (const char* name : {"max_new_tokens", "temperature", "top_p"}) v.at(name).is_common = false;
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
-  BenchmarkFlags::fields(v);
+  benchmarks.fields(v);
   algorithm_fields(v);
-  RunOptions::fields(v);
+  common.fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
   if (!info.command.empty())
     v.at("predict_with_generate")
@@ -115,7 +123,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   for (const auto& [name, value] : info.defaults.items()) v.set(name, value);
 }
 
-void TrainCommandOptions::algorithm_fields(OptionTable& v) {
+void TrainRun::algorithm_fields(OptionTable& v) {
   const std::string& command = algorithm_info(algorithm).command;
   if (command == "sft" || algorithm == "sft") {
     std::vector<std::string> tasks = algorithms_of("sft");
@@ -135,10 +143,10 @@ void TrainCommandOptions::algorithm_fields(OptionTable& v) {
 namespace {
 
 // Settings of the checkpoint that is gone on from, where the user gave none (--load_args).
-void take_saved_args(TrainCommandOptions& o, OptionTable& v) {
-  const fs::path from = !o.resume_from_checkpoint.empty() ? fs::path(o.resume_from_checkpoint)
-                        : !o.adapters.empty()             ? fs::path(o.adapters[0])
-                                                          : fs::path(o.model);
+void take_saved_args(TrainRun& o, OptionTable& v) {
+  const fs::path from = !o.folder.resume_from_checkpoint.empty() ? fs::path(o.folder.resume_from_checkpoint)
+                        : !o.tuner.adapters.empty()              ? fs::path(o.tuner.adapters[0])
+                                                                 : fs::path(o.model.model);
   const fs::path file = from / "args.json";
   require(fs::exists(file), Fault::Usage, "--load_args true: ", file.string(), " does not exist");
   const Json saved = parse_json(read_file(file, 64 << 20), file.string());
@@ -149,7 +157,7 @@ void take_saved_args(TrainCommandOptions& o, OptionTable& v) {
         v.set(name, saved[name]);
   };
   take("model");
-  if (o.load_data_args) take("data");
+  if (o.folder.load_data_args) take("data");
   log_info("Successfully loaded ", file.string());
 }
 
@@ -178,47 +186,51 @@ void make_absolute(Json& all) {
 }  // namespace
 
 // --resume_from_checkpoint auto: the newest whole checkpoint, or a new run where there is none.
-void TrainCommandOptions::find_checkpoint() {
+void TrainRun::find_checkpoint() {
   static const std::set<std::string> words = {"auto", "true", "last"};
   std::error_code code;
-  if (!words.count(resume_from_checkpoint) || fs::is_directory(resume_from_checkpoint, code)) return;
+  if (!words.count(folder.resume_from_checkpoint) || fs::is_directory(folder.resume_from_checkpoint, code)) return;
   std::vector<std::string> remarks;
-  const auto newest = newest_whole_checkpoint(output_root(), add_version, !resume_only_model, remarks);
+  const auto newest = newest_whole_checkpoint(output_root(), folder.add_version, !folder.resume_only_model, remarks);
   for (const std::string& remark : remarks) log_warning(remark);
-  log_info("--resume_from_checkpoint ", resume_from_checkpoint, ": ",
+  log_info("--resume_from_checkpoint ", folder.resume_from_checkpoint, ": ",
            newest ? str("the run goes on from ", newest->string())
                   : str("there is no whole checkpoint in ", output_root().string(), ", so a new run begins"));
   begins_anew = !newest;
-  resume_from_checkpoint = newest ? newest->string() : "";
-  if (begins_anew) resume_only_model = ignore_data_skip = false;
+  folder.resume_from_checkpoint = newest ? newest->string() : "";
+  if (begins_anew) folder.resume_only_model = folder.ignore_data_skip = false;
 }
 
-void TrainCommandOptions::resolve(OptionTable& v) {
-  model_as_given = model;
+void TrainRun::resolve(OptionTable& v) {
+  model_as_given = model.model;
   find_checkpoint();
-  if (load_args || load_data_args) take_saved_args(*this, v);
+  if (folder.load_args || folder.load_data_args) take_saved_args(*this, v);
   const std::string& command = algorithm_info(algorithm).command;
-  require((command != "sft" && algorithm != "sft") || task_type == (command == "sft" ? algorithm : "causal_lm"),
-          Fault::Usage, "args.json: the run had --task_type ", task_type, ": give it here too");
-  model = model_meant(model, v);
-  for (std::string& dir : adapters) dir = adapter_meant(dir, v);
-  model_as_given = model;
-  HubFlags::resolve();
-  TemplateOptions::resolve(v);
-  TrainOptions::resolve(v);
-  if (tuner_type == "lora_llm") tuner_type = "lora";  // the whole model is the language model
-  kinds.note_others(v, tuner_type);
-  if (!lora())
+  require((command != "sft" && algorithm != "sft") || model.task_type == (command == "sft" ? algorithm : "causal_lm"),
+          Fault::Usage, "args.json: the run had --task_type ", model.task_type, ": give it here too");
+  model.model = model_meant(model.model, v);
+  for (std::string& dir : tuner.adapters) dir = adapter_meant(dir, v);
+  model_as_given = model.model;
+  model.resolve();
+  prompt.resolve(v);
+  folder.resolve(v);
+  mesh.resolve(v);
+  if (loop.save_total_limit.value_or(1) <= 0) loop.save_total_limit.reset();  // all stay
+  if (tuner.tuner_type == "lora_llm") tuner.tuner_type = "lora";              // the whole model is the language model
+  tuner.kinds.note_others(v, tuner.tuner_type);
+  if (!tuner.lora())
     for (const char* name : {"lora_dtype", "lora_bias", "target_modules", "target_regex", "target_parameters",
                              "modules_to_save", "trainable_token_indices", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
-  new_special_tokens = listed_tokens(new_special_tokens);  // args.json names them, not the file they stood in
+  model.new_special_tokens =
+      listed_tokens(model.new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
-  if (!builtin.empty()) all["chat_template"] = "";  // its text; the name says enough
+  if (!prompt.builtin.empty()) all["chat_template"] = "";  // its text; the name says enough
   all["apus_version"] = APUS_VERSION;
   make_absolute(all);
   all["learning_rate"] = lr(), all["output_dir"] = output_root().string();
-  all["eval_strategy"] = eval_strategy.value_or(save_strategy), all["eval_steps"] = eval_steps.value_or(save_steps);
+  all["eval_strategy"] = loop.eval_strategy.value_or(loop.save_strategy),
+  all["eval_steps"] = loop.eval_steps.value_or(loop.save_steps);
   if (command == "rlhf" && algorithm_info(algorithm).head == Head::Scalar) all["task_type"] = "seq_cls";
   all["hub_token"] = nullptr;  // no secrets in args.json
   config_file = v.config_file;
@@ -226,72 +238,75 @@ void TrainCommandOptions::resolve(OptionTable& v) {
 }
 
 // The tuner's settings are those of its adapter; a full run has none to compare.
-void TrainCommandOptions::remember_settings(const OptionTable& v) {
+void TrainRun::remember_settings(const OptionTable& v) {
   exact = noted = Json::object();
   for (const Option* option : v.with(&Option::is_exact))
-    if (option->group != "Tuner" || option->name == "tuner_type" || (lora() && kinds.reads(option->name, tuner_type)))
+    if (option->group != "Tuner" || option->name == "tuner_type" ||
+        (tuner.lora() && tuner.kinds.reads(option->name, tuner.tuner_type)))
       exact[option->name] = all[option->name];
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
 
 // A rehearsal that is started as one process stands for as many as share a row, or a group of answers.
-int64_t TrainCommandOptions::ranks() const {
+int64_t TrainRun::ranks() const {
   const int64_t ranks = started_ranks();
-  return ranks == 1 && dry_run ? least_ranks() * own.group_sharers(*this, 1) : ranks;
+  return ranks == 1 && common.dry_run ? mesh.least_ranks() * own.group_sharers(loop, 1) : ranks;
 }
 
-void TrainCommandOptions::check() const {
-  ModelOptions::check();
+void TrainRun::check() const {
+  model.check();
   quantise.check();
   const int64_t ranks = this->ranks();
-  DataOptions::check(own.brings_rows());
-  TunerOptions::check();
-  TrainOptions::check();
-  own.check(*this, std::max<int64_t>(1, ranks / row_sharers()));
+  data.check(own.brings_rows());
+  tuner.check();
+  loop.check();
+  folder.check();
+  optimisation.check();
+  own.check(loop, std::max<int64_t>(1, ranks / mesh.row_sharers()));
   if (own.knows_reference()) reference.check(own.uses_reference());
-  require(!reference.precompute_ref_log_probs || !streaming, Fault::Usage,
+  require(!reference.precompute_ref_log_probs || !data.streaming, Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: leave it out with --streaming true");
-  const bool beside_others = resume_from_checkpoint.empty() && !add_version && !begins_anew;
+  const bool beside_others = folder.resume_from_checkpoint.empty() && !folder.add_version && !begins_anew;
   if (const auto there = list_checkpoints(output_root()); beside_others && !there.empty())
     fail(Fault::Usage, "--add_version false: ", output_root().string(), " holds ",
          there.back().second.filename().string(),
          " of an earlier run, and this one would begin at step 1 beside it. --resume_from_checkpoint auto goes on from "
          "the newest checkpoint; another --output_dir begins anew");
-  if (const auto within = list_checkpoints(resume_from_checkpoint); !within.empty())
-    fail(Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
+  if (const auto within = list_checkpoints(folder.resume_from_checkpoint); !within.empty())
+    fail(Fault::Usage, "--resume_from_checkpoint ", folder.resume_from_checkpoint,
          " is the folder of a run; to go on, name one of its checkpoints: ", within.back().second.string());
-  if (!resume_from_checkpoint.empty())
-    require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
-            resume_from_checkpoint,
-            lora() ? " holds no adapter; was it trained with --tuner_type full?"
-                   : " holds an adapter; was it trained with --tuner_type lora?");
-  require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
+  if (!folder.resume_from_checkpoint.empty())
+    require(tuner.lora() == is_adapter_dir(folder.resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
+            folder.resume_from_checkpoint,
+            tuner.lora() ? " holds no adapter; was it trained with --tuner_type full?"
+                         : " holds an adapter; was it trained with --tuner_type lora?");
+  require(!data.streaming || loop.max_steps > 0 || loop.max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
-  require(algorithm_info(algorithm).command.empty() || (cached_dataset.empty() && cached_val_dataset.empty()),
+  require(algorithm_info(algorithm).command.empty() || (data.cached_dataset.empty() && data.cached_val_dataset.empty()),
           Fault::Usage, "--cached_dataset holds rows as apus sft and apus pt encode them, not those of ",
           algorithm_info(algorithm).asked_as(algorithm), ": give the rows themselves with --dataset");
-  require(truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
+  require(prompt.truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
-  require(!predict_with_generate || loss_scale.rfind("all", 0) != 0, Fault::Usage,
-          "--predict_with_generate needs rows with questions and answers; with --loss_scale ", loss_scale,
+  require(!loop.predict_with_generate || data.loss_scale.rfind("all", 0) != 0, Fault::Usage,
+          "--predict_with_generate needs rows with questions and answers; with --loss_scale ", data.loss_scale,
           " there are no questions");
-  require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
+  require(optimisation.optimizer.value_or("default") != "lorap" || tuner.lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
-  BenchmarkFlags::check();
+  benchmarks.check();
   check_update_in_backward(ranks);
-  check_sharding(ranks);
+  mesh.check_claims(loop, ranks);
   check_mesh(ranks);
   require_possible(combination(ranks));
-  if (asks_benchmarks()) evaluation(*this, *this, true);
+  if (benchmarks.asks_benchmarks()) benchmarks.evaluation(model, prompt, true);
 }
 
-void TrainCommandOptions::fetch() {
-  ModelOptions::fetch();
-  const fs::path file = fs::path(model) / "config.json";
+void TrainRun::fetch() {
+  model.fetch();
+  const fs::path file = fs::path(model.model) / "config.json";
   const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
   const ModelFacts facts = model_facts(config);
   require_possible(combination(ranks(), &facts));
-  if (pipeline_model_parallel_size > 1) stage_layers(facts.layers, stages(), facts.seen_layers);
+  if (mesh.pipeline_model_parallel_size > 1) stage_layers(facts.layers, mesh.stages(), facts.seen_layers);
   if (own.asks_checkpoint()) {
     own.take_from(config);
     const ScoreHead head = own.score_head();
@@ -299,85 +314,85 @@ void TrainCommandOptions::fetch() {
   }
   if (own.knows_reference() && !own.uses_reference()) reference.forget_unused();
   if (reference.ref_model) {
-    reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
-    require_same_tokenizer(model, *reference.ref_model, "--ref_model");
+    reference.ref_model = model.fetched_model(*reference.ref_model, true, "--ref_model");
+    require_same_tokenizer(model.model, *reference.ref_model, "--ref_model");
   }
   for (const OtherModel& other : own.other_models())
     if (other.folder) {
-      *other.folder = fetched_model(*other.folder, true, other.flag);
-      require_same_tokenizer(model, *other.folder, other.flag);
+      *other.folder = model.fetched_model(*other.folder, true, other.flag);
+      require_same_tokenizer(model.model, *other.folder, other.flag);
     }
 }
 
-void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
-  require(!clip_in_backward || update_in_backward, Fault::Usage,
+void TrainRun::check_update_in_backward(int64_t ranks) const {
+  require(!loop.clip_in_backward || loop.update_in_backward, Fault::Usage,
           "--clip_in_backward belongs to --update_in_backward true; without it --max_grad_norm clips as it is");
-  if (!update_in_backward) return;
-  require(!sharding().wide_sums, Fault::Usage,
+  if (!loop.update_in_backward) return;
+  require(!mesh.sharding().wide_sums, Fault::Usage,
           "--update_in_backward true adds up no gradients, and --grad_reduce_in_fp32 says how: give one of them");
-  require(max_grad_norm == 0 || clip_in_backward, Fault::Usage,
+  require(loop.max_grad_norm == 0 || loop.clip_in_backward, Fault::Usage,
           "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
           "scaled to a common norm in one pass: give --max_grad_norm 0 with it, or --clip_in_backward second_pass "
           "(exact, twice the time) or last_norm (by the step before)");
   require(ranks == 1, Fault::Usage, "--update_in_backward true is for one process, not for ", ranks,
           ", whose gradients would have to be summed first: leave it out, or train in one");
-  require(accumulation(ranks) == 1, Fault::Usage,
+  require(loop.accumulation(ranks) == 1, Fault::Usage,
           "--update_in_backward true keeps no gradients that micro-batches could add up in: give "
           "--gradient_accumulation_steps 1 with it (it is ",
-          accumulation(ranks), gradient_accumulation_steps ? "" : " when it is not given",
+          loop.accumulation(ranks), loop.gradient_accumulation_steps ? "" : " when it is not given",
           "); --per_device_train_batch_size and --packing true let an update see more rows");
 }
 
-Combination TrainCommandOptions::combination(int64_t ranks, const ModelFacts* facts) const {
+Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const {
   const AlgorithmInfo& info = algorithm_info(algorithm);
   const auto others = own.other_models();
   return {.algorithm = &info,
           .asked = info.asked_as(algorithm),
           .needs = own.needs(),
           .model = facts,
-          .model_name = model,
-          .tensor = tensor_model_parallel_size,
-          .experts = expert_model_parallel_size,
-          .stages = pipeline_model_parallel_size,
-          .tokens = sequence_parallel_size,
-          .zero = ranks > 1 ? sharding().stage : 0,
-          .groups = sharding().group.has_value(),
-          .tuner = tuner_type,
-          .dora = use_dora,
-          .quantised = quantise.any() || (lora() && facts && facts->quantised),
-          .whole_matrices = whole_matrices_flag(optim, optimizer),
-          .generates = predict_with_generate,
-          .broadcasts = broadcast_weights,
+          .model_name = model.model,
+          .tensor = mesh.tensor_model_parallel_size,
+          .experts = mesh.expert_model_parallel_size,
+          .stages = mesh.pipeline_model_parallel_size,
+          .tokens = mesh.sequence_parallel_size,
+          .zero = ranks > 1 ? mesh.sharding().stage : 0,
+          .groups = mesh.sharding().group.has_value(),
+          .tuner = tuner.tuner_type,
+          .dora = tuner.use_dora,
+          .quantised = quantise.any() || (tuner.lora() && facts && facts->quantised),
+          .whole_matrices = whole_matrices_flag(optimisation.chosen_optimizer()),
+          .generates = loop.predict_with_generate,
+          .broadcasts = mesh.broadcast_weights,
           .asks_reference = reference.precompute_ref_log_probs,
-          .noise = neftune_noise_alpha != 0,
-          .benchmarks = asks_benchmarks(),
-          .updates_early = update_in_backward,
+          .noise = optimisation.neftune_noise_alpha != 0,
+          .benchmarks = benchmarks.asks_benchmarks(),
+          .updates_early = loop.update_in_backward,
           .two_trained = std::any_of(others.begin(), others.end(), [](const OtherModel& m) { return m.trained; })};
 }
 
 // That as many processes run as share the model and the rows, and whole groups of answers in each of them.
-void TrainCommandOptions::check_mesh(int64_t ranks) const {
-  require(
-      pipeline_model_parallel_size > 1 || (!decoder_first_pipeline_num_layers && !decoder_last_pipeline_num_layers &&
-                                           pipeline_model_parallel_layout.empty()),
-      Fault::Usage,
-      "--decoder_first_pipeline_num_layers, --decoder_last_pipeline_num_layers and "
-      "--pipeline_model_parallel_layout belong to --pipeline_model_parallel_size");
+void TrainRun::check_mesh(int64_t ranks) const {
+  require(mesh.pipeline_model_parallel_size > 1 ||
+              (!mesh.decoder_first_pipeline_num_layers && !mesh.decoder_last_pipeline_num_layers &&
+               mesh.pipeline_model_parallel_layout.empty()),
+          Fault::Usage,
+          "--decoder_first_pipeline_num_layers, --decoder_last_pipeline_num_layers and "
+          "--pipeline_model_parallel_layout belong to --pipeline_model_parallel_size");
   std::vector<std::string> sizes;
-  for (const auto& [flag, size] : {std::pair{"--tensor_model_parallel_size", tensor_model_parallel_size},
-                                   {"--expert_model_parallel_size", expert_model_parallel_size},
-                                   {"--pipeline_model_parallel_size", pipeline_model_parallel_size},
-                                   {"--sequence_parallel_size", sequence_parallel_size}})
+  for (const auto& [flag, size] : {std::pair{"--tensor_model_parallel_size", mesh.tensor_model_parallel_size},
+                                   {"--expert_model_parallel_size", mesh.expert_model_parallel_size},
+                                   {"--pipeline_model_parallel_size", mesh.pipeline_model_parallel_size},
+                                   {"--sequence_parallel_size", mesh.sequence_parallel_size}})
     if (size > 1) sizes.push_back(str(flag, " ", size));
-  require(ranks % least_ranks() == 0, Fault::Usage, join(sizes, " x "), " needs ", least_ranks(),
+  require(ranks % mesh.least_ranks() == 0, Fault::Usage, join(sizes, " x "), " needs ", mesh.least_ranks(),
           " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
-          ": start with NPROC_PER_NODE=", least_ranks());
-  require(sequence_parallel_size == 1 || own.group_sharers(*this, ranks / row_sharers()) <= 1, Fault::Usage,
+          ": start with NPROC_PER_NODE=", mesh.least_ranks());
+  require(mesh.sequence_parallel_size == 1 || own.group_sharers(loop, ranks / mesh.row_sharers()) <= 1, Fault::Usage,
           "--sequence_parallel_size with ", algorithm_info(algorithm).asked_as(algorithm),
           " needs whole groups in a process: raise --gradient_accumulation_steps or --steps_per_generation until a "
           "process has a multiple of --num_generations answers");
-  if (tuner_type == "longlora")
-    require(max_length && *max_length >= 8, Fault::Usage,
+  if (tuner.tuner_type == "longlora")
+    require(prompt.max_length && *prompt.max_length >= 8, Fault::Usage,
             "--tuner_type longlora lets tokens look at groups of a quarter of --max_length: give that");
 }
 
@@ -404,9 +419,8 @@ std::string algorithm_asked_for(const std::vector<std::string>& arguments, const
 }
 
 std::unique_ptr<Command::Instance> training_command(const std::string& algorithm) {
-  return command_instance<TrainCommandOptions>(
-      std::make_shared<TrainCommandOptions>(algorithm),
-      [](const TrainCommandOptions& options) { return run_heavy("train", &options); });
+  return command_instance<TrainRun>(std::make_shared<TrainRun>(algorithm),
+                                    [](const TrainRun& options) { return run_heavy("train", &options); });
 }
 
 void register_training_commands() {

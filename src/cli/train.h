@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the commands that train: one command for each algorithm (`apus pt`), or for several among which an
-// option chooses (`apus sft --task_type`, `apus rlhf --rlhf_type`, cli/rlhf.cpp). Their body is run/train.cpp.
+// A run of a command that trains: one command for each algorithm (`apus pt`), or for several among which an option
+// chooses (`apus sft --task_type`, `apus rlhf --rlhf_type`, cli/rlhf.cpp). Their body is run/train.cpp.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,9 @@
 #include "plan/tower_memory.h"
 #include "quant/wish.h"
 #include "train/options/algorithm_options.h"
+#include "train/options/loop_options.h"
 #include "train/options/reference_options.h"
+#include "train/options/sharding_options.h"
 
 namespace apus {
 
@@ -29,26 +31,33 @@ struct RowFacts {
   std::string first_row = {};      // the columns of one, as JSON, where rows are questions
 };
 
-struct TrainCommandOptions : ModelOptions,
-                             TemplateOptions,
-                             DataOptions,
-                             TunerOptions,
-                             TrainOptions,
-                             GenerationOptions,  // of --predict_with_generate
-                             BenchmarkFlags,
-                             RunOptions {
-  explicit TrainCommandOptions(std::string algorithm = "sft");
+// A training run as a value, resolved once from flags, environment, files and other programs' flags. The plan,
+// --dry_run, args.json, the trainer and resumed runs read it as it is.
+struct TrainRun {
+  explicit TrainRun(std::string algorithm = "sft");
   std::string algorithm;       // under which it is registered: the command's name, or its --rlhf_type or --task_type
   AlgorithmOptions own;        // its own options
   ReferenceOptions reference;  // of an algorithm that compares the policy with another model
+  ModelOptions model;
+  quant::Wish quantise;    // the frozen base, while it is loaded
+  TemplateOptions prompt;  // how rows become text
+  DataOptions data;
+  TunerOptions tuner;
+  LoopOptions loop;  // updates, checkpoints, evaluations
+  OptimisationOptions optimisation;
+  ShardingOptions mesh;       // what processes share out
+  FolderOptions folder;       // what is written, and gone on from
+  GenerationOptions answers;  // of --predict_with_generate and of rollouts
+  BenchmarkFlags benchmarks;  // asked at every evaluation
+  RunOptions common;          // what every command has
+
   std::string model_as_given;  // --model before a hub's id became a folder: the run's folder is named after it
-  quant::Wish quantise;        // the frozen base, while it is loaded
   Json all;                    // every option and its value, for args.json
   Json exact, noted;           // those that a resumed run must find unchanged, and those whose change it says
   std::string config_file;     // copied beside args.json
   bool begins_anew = false;    // --resume_from_checkpoint auto has found nothing to go on from
 
-  double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
+  double lr() const { return optimisation.learning_rate.value_or(tuner.lora() ? 1e-4 : 1e-5); }
   int64_t ranks() const;  // processes of the run
   // What goes together is asked of this (abilities/combination.h); `facts`: the model, once it is here.
   Combination combination(int64_t ranks, const ModelFacts* facts = nullptr) const;
@@ -77,7 +86,7 @@ struct TrainCommandOptions : ModelOptions,
 
 // What --dry_run true asks of libapus.so: the rows read and encoded as the run would, into a folder that goes again.
 struct TrainRehearsal {
-  const TrainCommandOptions& options;
+  const TrainRun& options;
   std::string& text;  // answered: about the rows
   RowFacts& rows;     // answered too
 };

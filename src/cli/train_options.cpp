@@ -10,7 +10,7 @@
 #include "base/sizes.h"
 #include "cli/foreign_flags.h"
 #include "data/read/byte_source.h"
-#include "train/optim_names.h"
+#include "train/options/optimizer_info.h"
 #include "train/record/schedule.h"
 
 namespace apus {
@@ -235,14 +235,26 @@ void TunerOptions::check() const {
             " with --use_dora true is not available; use plain LoRA there, or train it whole with --modules_to_save");
 }
 
-void TrainOptions::fields(OptionTable& v) {
-  v.group("Training");
+void FolderOptions::fields(OptionTable& v) {
   v("output_dir", output_dir, "folder that the runs are written to").common().shown_default("output/<model>");
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
-  LoopOptions::fields(v);
-  v("per_device_eval_batch_size", per_device_eval_batch_size, "rows of a micro-batch in evaluations, on each device")
-      .at_least(1)
-      .alias("eval_batch_size", "its old name");
+}
+
+namespace {
+std::vector<std::string> words_of_optimizer() {
+  std::vector<std::string> words = {"default", "lorap"};
+  for (const auto& [name, info] : Registry<OptimizerInfo>::of().all())
+    if (info.flag == "optimizer") words.push_back(name);
+  return words;
+}
+}  // namespace
+
+std::string OptimisationOptions::chosen_optimizer() const {
+  const std::string asked = optimizer.value_or("default");
+  return asked == "default" || asked == "lorap" ? optimizer_named(optim) : asked;
+}
+
+void OptimisationOptions::fields(OptionTable& v) {
   v("learning_rate", learning_rate, "the highest learning rate, which the schedule reaches after the warm-up")
       .common()
       .at_least(0)
@@ -258,10 +270,9 @@ void TrainOptions::fields(OptionTable& v) {
       .at_most(0.999)
       .noted();
   v("warmup_steps", warmup_steps, "updates in which the learning rate rises from 0").at_least(0).noted();
-  v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd").choices(optimizer_names());
+  v("optim", optim, optimizers_text("optim")).choices(optimizer_names());
   v("optim_args", optim_args, "further settings of the optimizer: key=value,key=value").noted();
-  v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+")
-      .choices({"default", "muon", "lorap"});
+  v("optimizer", optimizer, optimizers_text("optimizer") + "; lorap: LoRA+").choices(words_of_optimizer());
   v("weight_decay", weight_decay, "weight decay, of all parameters but biases and norms").at_least(0).noted();
   v("adam_beta1", adam_beta1, "decay of the optimizer's first moment").at_least(0).at_most(0.9999999).noted();
   v("adam_beta2", adam_beta2, "decay of the optimizer's second moment").at_least(0).at_most(0.9999999).noted();
@@ -289,9 +300,9 @@ void TrainOptions::fields(OptionTable& v) {
   v("recompute_method", recompute_method, "block: --recompute_num_layers counts layers; uniform: all of them")
       .choices({"block", "uniform"});
   v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0).noted();
+}
 
-  v.group("Saving, evaluation, log");
-  saving_fields(v);
+void FolderOptions::saving_fields(OptionTable& v) {
   v("max_shard_size", max_shard_size, "largest file of weights in a checkpoint: 500MB, 5GB, ...");
   v("logging_dir", logging_dir, "folder of TensorBoard's files").shown_default("<run>/runs");
   v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none")
@@ -307,48 +318,21 @@ void TrainOptions::fields(OptionTable& v) {
   v("load_args", load_args,
     "take settings that are not given from the args.json of the checkpoint that is gone on from");
   v("load_data_args", load_data_args, "--load_args: take the data settings too");
-  v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
-  ShardingOptions::fields(v);
-  v("broadcast_weights", broadcast_weights,
-    "several processes: rank 0 sends its weights to all, instead of refusing where they differ");
-  v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
-      .at_least(1)
-      .at_most(16384)
-      .alias("ddp_bucket_mb");
-  foreign_training_fields(v);
 }
 
-void TrainOptions::resolve(OptionTable& v) {
+void FolderOptions::resolve(OptionTable& v) {
   for (const auto& [name, folder] : {std::pair{"wandb", "wandb"}, {"swanlab", "swanlog"}})
     if (std::find(report_to.begin(), report_to.end(), name) != report_to.end())
       v.notes.push_back(str("--report_to ", name, ": nothing is sent, the run is written to ", folder,
                             "/ in its folder, for `", name, " sync`"));
-  resolve_sharding(v);
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
-  if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
 }
 
-// What a DeepSpeed file says otherwise than the options.
-void TrainOptions::check_sharding(int64_t ranks) const {
-  const int64_t readers = std::max<int64_t>(1, ranks / row_sharers());
-  const std::map<std::string, double> here = {
-      {"gradient_accumulation_steps", static_cast<double>(accumulation(readers))},
-      {"train_micro_batch_size_per_gpu", static_cast<double>(per_device_train_batch_size)},
-      {"gradient_clipping", max_grad_norm},
-      {"train_batch_size", static_cast<double>(accumulation(readers) * per_device_train_batch_size * readers)}};
-  for (const Claim& claim : claims())
-    require(parse_json(claim.value, claim.key).get<double>() == here.at(claim.key), Fault::Usage, *deepspeed, ": ",
-            claim.key, " is ", claim.value, ", and ", json_text(here.at(claim.key)),
-            " by the options: make them the same, or write \"auto\"");
-}
-
-void TrainOptions::check() const {
-  LoopOptions::check();
+void FolderOptions::check() const {
   for (const std::string& to : report_to)
     require(to == "tensorboard" || to == "wandb" || to == "swanlab" || to == "none" || to == "all", Fault::Usage,
             "--report_to ", to,
             " is not available; possible: tensorboard, wandb, swanlab, none. logging.jsonl is always written");
-  require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");
   require(!resume_only_model || !resume_from_checkpoint.empty(), Fault::Usage,
@@ -356,6 +340,10 @@ void TrainOptions::check() const {
   std::error_code code;
   require(resume_from_checkpoint.empty() || std::filesystem::is_directory(resume_from_checkpoint, code), Fault::Usage,
           "--resume_from_checkpoint ", resume_from_checkpoint, " is not a folder here");
+}
+
+void OptimisationOptions::check() const {
+  require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   if (gradient_checkpointing_kwargs.is_object())
     for (const auto& [key, value] : gradient_checkpointing_kwargs.items())
       require(key == "use_reentrant" || (key == "layers" && value.is_number_integer()), Fault::Usage,
@@ -363,7 +351,7 @@ void TrainOptions::check() const {
   check_recompute();
 }
 
-void TrainOptions::check_recompute() const {
+void OptimisationOptions::check_recompute() const {
   const bool selective = recompute_granularity == "selective";
   require(
       gradient_checkpointing || (!selective && !recompute_num_layers && !recompute_method && recompute_modules.empty()),
@@ -384,7 +372,7 @@ void TrainOptions::check_recompute() const {
             " is not available; possible: mlp, core_attn, layernorm (which always is)");
 }
 
-TrainOptions::Recompute TrainOptions::recompute(int64_t layers) const {
+OptimisationOptions::Recompute OptimisationOptions::recompute(int64_t layers) const {
   if (!gradient_checkpointing) return {};
   const Json& kwargs = gradient_checkpointing_kwargs;
   const bool by_kwargs = kwargs.is_object() && kwargs.contains("layers"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of options of the training commands: data, tuner, trainer.
+// Groups of options of the training commands: data, tuner, optimisation, folder.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,6 @@
 #include "base/options.h"
 #include "cli/adapter_kind_options.h"
 #include "cli/option_groups.h"
-#include "train/options/loop_options.h"
-#include "train/options/sharding_options.h"
 
 namespace apus {
 
@@ -65,10 +63,8 @@ struct TunerOptions {
   void check() const;
 };
 
-struct TrainOptions : LoopOptions, ShardingOptions {
-  std::optional<std::string> output_dir;
-  bool add_version = true;
-  int64_t per_device_eval_batch_size = 1;
+// The learning rate, the optimizer, and what is computed again instead of kept.
+struct OptimisationOptions {
   std::optional<double> learning_rate;
   std::string lr_scheduler_type = "cosine";
   Json lr_scheduler_kwargs;
@@ -85,18 +81,10 @@ struct TrainOptions : LoopOptions, ShardingOptions {
   std::optional<std::string> recompute_method;
   std::optional<int64_t> recompute_num_layers;
   std::vector<std::string> recompute_modules;
-  std::vector<std::string> report_to = {"tensorboard"};
-  std::optional<std::string> logging_dir;
-  std::string resume_from_checkpoint;
-  bool resume_only_model = false, ignore_data_skip = false;
   double neftune_noise_alpha = 0;
-  std::string max_shard_size = "5GB";
-  int64_t max_shard_bytes = 0;  // from max_shard_size
-  bool load_args = false, load_data_args = false;
-  double ddp_timeout = 1800;  // seconds
-  int64_t ddp_bucket_cap_mb = 25;
-  bool broadcast_weights = false;
 
+  // The optimizer's own name, which --optimizer or --optim chooses.
+  std::string chosen_optimizer() const;
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {
     // The first so many: all of each; with `selective` only these parts of each.
@@ -107,9 +95,24 @@ struct TrainOptions : LoopOptions, ShardingOptions {
   Recompute recompute(int64_t layers) const;
   // Of models that see: whether the layers of trained towers run again too.
   bool towers_again() const { return vit_gradient_checkpointing.value_or(gradient_checkpointing); }
-  void check_recompute() const;
-  void check_sharding(int64_t ranks) const;
   void fields(OptionTable& v);
+  void check() const;
+  void check_recompute() const;
+};
+
+// The folder that a run writes, and the checkpoint that it goes on from.
+struct FolderOptions {
+  std::optional<std::string> output_dir;
+  bool add_version = true;
+  std::vector<std::string> report_to = {"tensorboard"};
+  std::optional<std::string> logging_dir;
+  std::string resume_from_checkpoint;
+  bool resume_only_model = false, ignore_data_skip = false;
+  std::string max_shard_size = "5GB";
+  int64_t max_shard_bytes = 0;  // from max_shard_size
+  bool load_args = false, load_data_args = false;
+  void fields(OptionTable& v);         // where it is
+  void saving_fields(OptionTable& v);  // what is in it
   void resolve(OptionTable& v);
   void check() const;
 };

@@ -43,26 +43,27 @@ void count_other_models(const AlgorithmOptions& own, const ModelFacts& policy, c
 
 }  // namespace
 
-void TrainCommandOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  if (model.empty()) model = "model";
+void TrainRun::prepare_plan(OptionTable& v, int64_t devices) {
+  if (model.model.empty()) model.model = "model";
   resolve(v);
-  quantise.check(), TunerOptions::check(), LoopOptions::check(), check_recompute();
-  check_update_in_backward(devices), check_sharding(devices), check_mesh(devices);
+  quantise.check(), tuner.check(), loop.check(), optimisation.check_recompute();
+  check_update_in_backward(devices), mesh.check_claims(loop, devices), check_mesh(devices);
   require_possible(combination(devices));
 }
 
-PlanSpec TrainCommandOptions::plan_spec(const Json& config, const DeviceFacts& device, int64_t devices,
-                                        const RowFacts& rows) const {
+PlanSpec TrainRun::plan_spec(const Json& config, const DeviceFacts& device, int64_t devices,
+                             const RowFacts& rows) const {
   const AlgorithmInfo& info = algorithm_info(algorithm);
-  PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device, devices);
+  PlanSpec spec = training_spec({model, prompt, data, tuner, loop, optimisation, mesh}, config, device, devices);
   require_possible(combination(devices, &spec.model));
   spec.command = info.command.empty() ? algorithm : info.command + " " + algorithm;
-  spec.row_copies = packing ? 1 : info.row_texts;
-  spec.train.accumulation = accumulation(std::max<int64_t>(1, devices / row_sharers()));
-  spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
-  count_other_models(own, spec.model, model, lora(), spec.train);
-  spec.train.rolls_out = info.rolls_out() || predict_with_generate, spec.train.all_read_answers = info.asks_rows;
-  if (rows.longest > 0 && !packing) spec.row_tokens = rows.longest, spec.assumptions.clear();  // instead of assumed
+  spec.row_copies = data.packing ? 1 : info.row_texts;
+  spec.train.accumulation = loop.accumulation(std::max<int64_t>(1, devices / mesh.row_sharers()));
+  spec.train.frozen_copies = own.uses_reference() && !tuner.lora() && !reference.precompute_ref_log_probs ? 1 : 0;
+  count_other_models(own, spec.model, model.model, tuner.lora(), spec.train);
+  spec.train.rolls_out = info.rolls_out() || loop.predict_with_generate, spec.train.all_read_answers = info.asks_rows;
+  if (rows.longest > 0 && !data.packing)
+    spec.row_tokens = rows.longest, spec.assumptions.clear();  // instead of assumed
   const int64_t answer = info.asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
   spec.row_tokens += answer;
   spec.count_tokens();
@@ -70,18 +71,18 @@ PlanSpec TrainCommandOptions::plan_spec(const Json& config, const DeviceFacts& d
   if (info.asks_rows) {  // all answers of a round, in the engine at once
     const Json asked = all.value("steps_per_generation", Json());
     const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0),
-                  answers = std::min(kInFlight, per_device_train_batch_size * micro_batches);
+                  answers = std::min(kInFlight, loop.per_device_train_batch_size * micro_batches);
     spec.train.cache_bytes =
         static_cast<double>(answers * spec.row_tokens) * cache_bytes_per_token(spec.model, spec.element());
     spec.assumptions.push_back(
         str("answers of up to ", answer, " tokens, ", answers, " at once, generated on the same devices"));
   }
-  if (lora()) hold_quantised(spec, config, quantise);  // all weights are trained as plain ones
+  if (tuner.lora()) hold_quantised(spec, config, quantise);  // all weights are trained as plain ones
   return spec;
 }
 
 // A program that cannot be found, dies or prints something else would end the run in its first round.
-void TrainCommandOptions::try_reward_programs(Rehearsal& r, const std::string& row) const {
+void TrainRun::try_reward_programs(Rehearsal& r, const std::string& row) const {
   if (!all.contains("reward_funcs") || row.empty()) return;
   const Json columns = parse_json(row, "the columns of a row");
   RewardOptions asked;
@@ -103,11 +104,11 @@ constexpr double kShareOfMemory = 0.5;  // that a faster setting may take: other
 }  // namespace
 
 // Advice never ends a run.
-std::string TrainCommandOptions::faster(const RowFacts& rows) const try {
-  if (rows.longest <= 0 || packing || shares_parts() || algorithm_info(algorithm).asks_rows) return "";
-  const fs::path file = fs::path(model) / "config.json";
+std::string TrainRun::faster(const RowFacts& rows) const try {
+  if (rows.longest <= 0 || data.packing || mesh.shares_parts() || algorithm_info(algorithm).asks_rows) return "";
+  const fs::path file = fs::path(model.model) / "config.json";
   const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
-  const PlanSpec spec = plan_spec(config, device_facts(device), ranks(), rows);
+  const PlanSpec spec = plan_spec(config, device_facts(model.device), ranks(), rows);
   const Plan now = bare_plan(spec);
   std::optional<Plan> best;
   for (int64_t most = 2 * spec.rows; now.spec.train.accumulation * spec.rows % most == 0 && most <= 64; most *= 2) {
@@ -129,13 +130,14 @@ std::string TrainCommandOptions::faster(const RowFacts& rows) const try {
   return "";
 }
 
-void TrainCommandOptions::rehearse(Rehearsal& r) const {
-  const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
-  r.adapters(adapters);
-  r.tokenizer(model);
-  if (use_chat_template) r.chat_template(chat_template, model);
+void TrainRun::rehearse(Rehearsal& r) const {
+  const Json config =
+      r.model(!folder.resume_from_checkpoint.empty() && !tuner.lora() ? folder.resume_from_checkpoint : model.model);
+  r.adapters(tuner.adapters);
+  r.tokenizer(model.model);
+  if (prompt.use_chat_template) r.chat_template(prompt.chat_template, model.model);
   for (const OtherModel& other : own.other_models())
-    if (other.folder && *other.folder != model) r.model(*other.folder);
+    if (other.folder && *other.folder != model.model) r.model(*other.folder);
   std::string found;
   RowFacts rows;
   const TrainRehearsal asked{*this, found, rows};
@@ -143,13 +145,14 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   r.right("rows", found);
   try_reward_programs(r, rows.first_row);
   const ModelFacts facts = model_facts(config);
-  r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
+  r.output(folder.output_dir.value_or("output"),
+           tuner.lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
   const int64_t ranks = this->ranks();
   if (ranks > started_ranks())
     r.right("processes", str("taken as ", ranks, ", which is what it needs: start it with NPROC_PER_NODE=", ranks));
   if (rows.rejected > rows.good)
     r.doubt(str(rows.rejected, " of ", rows.good + rows.rejected, " rows cannot be used, for the reasons above"));
-  r.plan(plan_spec(config, device_facts(device), ranks, rows));
+  r.plan(plan_spec(config, device_facts(model.device), ranks, rows));
   if (const std::string hint = faster(rows); !hint.empty()) std::printf("Faster: %s\n", hint.c_str());
 }
 

@@ -47,6 +47,7 @@ class Attention : public AttentionBlock {
     at::Tensor gate_TA;  // of this rank's tokens, where the form is gated
   };
   std::vector<Linear*> projections();
+  std::vector<at::Tensor> parts(const at::Tensor& qkv_TA) const;  // queries, keys, values of one matrix
   Heads heads(const at::Tensor& x_TD, const Step& s) const;
   int64_t value_dim() const { return spec_.form.value_dim > 0 ? spec_.form.value_dim : spec_.head_dim; }
   at::Tensor gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const;
@@ -58,6 +59,7 @@ class Attention : public AttentionBlock {
   Linear& o_;
   Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
   Linear* gate_ = nullptr;
+  HeadNorms *q_norms_ = nullptr, *k_norms_ = nullptr;
   Param* sinks_ = nullptr;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "plan/plan.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 namespace {
@@ -34,7 +35,7 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
   if (s.element() > 2)
     knobs.push_back({{"--torch_dtype bfloat16", "weights and activations in two bytes"},
                      [](PlanSpec& p) { p.train.element = 2, p.train.optimizer.master = p.master_by_choice; }});
-  const bool by_rows = s.train.optimizer.kind != "adafactor" && s.train.optimizer.kind != "muon";
+  const bool by_rows = !optimizer_info(s.train.optimizer.kind).whole_matrices;
   if (s.train.devices > 1 && by_rows)
     for (int zero = std::max(1, s.train.zero + 1); zero <= 3; ++zero)
       knobs.push_back(

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 namespace {
@@ -15,21 +16,15 @@ constexpr double kMib = 1 << 20;
 constexpr double kKeptGradients = 160 * kMib;  // of logits (devices/cpu/ops/head.cpp)
 constexpr double kGradientBucket = 25 * kMib;  // of gradients that travel together; two are in flight
 
-bool is_8bit(const std::string& kind) {
-  return kind == "adamw_8bit" || kind == "adamw_bnb_8bit" || kind == "paged_adamw_8bit";
-}
-
 double rounded_up(double n, double unit) {
   return static_cast<double>(static_cast<int64_t>((n + unit - 1) / unit)) * unit;
 }
 
-// f32 temporaries of one update of the largest trained tensor, in its elements (train/<optimizer>.cpp).
+// f32 temporaries of one update of the largest trained tensor, in its elements.
 double update_temporaries(const OptimizerFacts& o, bool f32_weights) {
-  const double widened = f32_weights ? 0 : o.master ? 1 : 2;  // the gradient, and the weight without a master copy
-  if (o.kind == "sgd") return 1 + widened;
-  if (o.kind == "adafactor") return 4 + widened;
-  if (o.kind == "muon") return 4 + widened;
-  return 0;
+  const OptimizerInfo& info = optimizer_info(o.kind);
+  if (info.fused) return 0;
+  return info.temporaries + (f32_weights ? 0 : o.master ? 1 : 2);  // the gradient, and a weight without a master copy
 }
 
 class TrainingRun {
@@ -67,7 +62,7 @@ class TrainingRun {
   // measured, larger where small states lie among large tensors.
   MemoryUse with_scatter(MemoryUse use) const {
     if (!d_.host) return use;
-    const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
+    const double holes = (optimizer_info(s_.optimizer.kind).narrow ? 0.08 : 0.04) * (use.peak - d_.context);
     of(use.at_peak, Holds::Runtime) += holes, use.peak += holes;
     return use;
   }
@@ -457,13 +452,12 @@ double weight_bytes(const TuningFacts& t, const TrainSpec& s) {
 
 double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {
   const OptimizerFacts& o = s.optimizer;
-  double moments = 8, of_matrices = 8;
-  if (o.kind == "muon") of_matrices = 4;
-  if (is_8bit(o.kind)) moments = of_matrices = 2 + 8.0 / 256;
-  if (o.kind == "sgd" || o.kind == "adafactor") moments = of_matrices = o.momentum ? 4 : 0;
+  const OptimizerInfo& info = optimizer_info(o.kind);
+  const double momentum = o.momentum ? info.with_momentum : 0;
+  const double of_others = info.of_others + momentum, of_matrices = info.of_matrices + momentum;
   const double master = o.master && s.element < 4 ? 4 : 0,
                adapter_master = o.master && t.spec.adapter_bytes < 4 ? 4 : 0;
-  return (t.trained - t.trained_matrices) * moments + t.trained_matrices * of_matrices + t.adapter * of_matrices +
+  return (t.trained - t.trained_matrices) * of_others + t.trained_matrices * of_matrices + t.adapter * of_matrices +
          t.trained * master + t.adapter * adapter_master;
 }
 

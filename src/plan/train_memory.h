@@ -11,9 +11,9 @@
 namespace apus {
 
 struct OptimizerFacts {
-  std::string kind = "adamw_torch";  // --optim; "muon"
-  bool master = true;                // f32 copies of half-typed weights
-  bool momentum = false;             // sgd with momentum, adafactor with a first moment
+  std::string kind = "adamw";  // train/options/optimizer_info.h
+  bool master = true;          // f32 copies of half-typed weights
+  bool momentum = false;       // sgd with momentum, adafactor with a first moment
 };
 
 struct RecomputeFacts {  // what runs again in the backward pass

@@ -30,7 +30,7 @@ std::string reward_model_name(const std::string& folder, const std::vector<std::
 
 void RewardOptions::fields(OptionTable& v) {
   v.group("Rewards");
-  v("reward_funcs", reward_funcs, "what answers are worth: " + known_rewards() + " (docs/grpo.md)").common().noted();
+  v("reward_funcs", reward_funcs, "what answers are worth: " + known_rewards()).common().noted();
   v("reward_weights", reward_weights, "a factor for each of --reward_funcs, then of --reward_model")
       .common()
       .shown_default("all 1")

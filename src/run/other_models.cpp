@@ -17,24 +17,24 @@ namespace fs = std::filesystem;
 namespace {
 
 // Its own checkpoint, or that of the run that is gone on with. Rules about the policy's parameters are not its own.
-TrainCommandOptions options_of_trained(const OtherModel& asked, const TrainCommandOptions& o) {
-  TrainCommandOptions own = o;
-  if (asked.folder) own.model = *asked.folder;
-  own.adapters.clear(), own.modules_to_save.clear(), own.trainable_token_indices.clear();
-  own.freeze_parameters.clear(), own.trainable_parameters.clear(), own.freeze_parameters_ratio = 0;
-  own.freeze_parameters_regex.reset(), own.trainable_parameters_regex.reset();
-  if (!o.resume_from_checkpoint.empty()) {
-    const fs::path saved = fs::path(o.resume_from_checkpoint) / asked.role;
-    require(fs::is_directory(saved), Fault::Usage, "--resume_from_checkpoint ", o.resume_from_checkpoint,
+TrainRun options_of_trained(const OtherModel& asked, const TrainRun& o) {
+  TrainRun own = o;
+  if (asked.folder) own.model.model = *asked.folder;
+  own.tuner.adapters.clear(), own.tuner.modules_to_save.clear(), own.tuner.trainable_token_indices.clear();
+  own.tuner.freeze_parameters.clear(), own.tuner.trainable_parameters.clear(), own.tuner.freeze_parameters_ratio = 0;
+  own.tuner.freeze_parameters_regex.reset(), own.tuner.trainable_parameters_regex.reset();
+  if (!o.folder.resume_from_checkpoint.empty()) {
+    const fs::path saved = fs::path(o.folder.resume_from_checkpoint) / asked.role;
+    require(fs::is_directory(saved), Fault::Usage, "--resume_from_checkpoint ", o.folder.resume_from_checkpoint,
             " holds no folder ", asked.role, ": it is no checkpoint of this algorithm's training");
-    own.resume_from_checkpoint = saved;
+    own.folder.resume_from_checkpoint = saved;
   }
   return own;
 }
 
 // Frozen: its weights stay in the mapped files where the device allows it.
-TunedModel load_frozen(const OtherModel& asked, const TrainCommandOptions& o, const TunedModel& policy, Mesh& mesh) {
-  const fs::path dir = asked.folder ? *asked.folder : o.model;
+TunedModel load_frozen(const OtherModel& asked, const TrainRun& o, const TunedModel& policy, Mesh& mesh) {
+  const fs::path dir = asked.folder ? *asked.folder : o.model.model;
   require(!is_adapter_dir(dir), Fault::Usage, asked.flag, " ", dir.string(),
           " holds an adapter: give the model that it was trained on, and this folder as --", asked.role, "_adapters");
   TunedModel out;
@@ -42,9 +42,9 @@ TunedModel load_frozen(const OtherModel& asked, const TrainCommandOptions& o, co
   const Json config = read_model_config(dir);
   out.model =
       make_model(asked.head == Head::Scalar ? score_config(config, {1, usual_problem(1)}, dir) : config, asked.head);
-  const int64_t tokens = Tokenizer::load(o.model)->vocab_size(), known = out.model->shape().vocab;
+  const int64_t tokens = Tokenizer::load(o.model.model)->vocab_size(), known = out.model->shape().vocab;
   require(known >= tokens, Fault::Usage, asked.flag, " ", dir.string(), " knows ", known,
-          " tokens, and the tokenizer of ", o.model, " has ", tokens, ": it must read what the policy reads");
+          " tokens, and the tokenizer of ", o.model.model, " has ", tokens, ": it must read what the policy reads");
   out.model->place(mesh);
   LoadOptions options{.dtype = out.dtype, .device = mesh.device()};
   const std::string head = out.model->head_name() + ".weight";
@@ -85,7 +85,7 @@ bool keeps_its_base(const TunedModel& model) { return model.adapter && model.ada
 
 }  // namespace
 
-OtherModels::OtherModels(const TrainCommandOptions& o, const TunedModel& policy, Mesh& mesh, World& world) {
+OtherModels::OtherModels(const TrainRun& o, const TunedModel& policy, Mesh& mesh, World& world) {
   for (const OtherModel& asked : o.own.other_models()) {
     auto one = std::make_unique<One>(One{asked, o, {}});
     if (asked.trained) {
@@ -100,7 +100,7 @@ OtherModels::OtherModels(const TrainCommandOptions& o, const TunedModel& policy,
       one->tuned = load_frozen(asked, o, policy, mesh);
     }
     require_same_weights(*one->tuned.model, world, one->tuned.base);
-    one->sharded = shard_model(*one->tuned.model, mesh, o.sharding());
+    one->sharded = shard_model(*one->tuned.model, mesh, o.mesh.sharding());
     all_.push_back(std::move(one));
   }
 }

@@ -21,7 +21,7 @@ class OtherModels {
  public:
   // As the algorithm's options name them. Trained ones of a resumed run come from its checkpoint. `tuned` is the
   // policy; `mesh` must outlive the models.
-  OtherModels(const TrainCommandOptions& options, const TunedModel& tuned, Mesh& mesh, World& world);
+  OtherModels(const TrainRun& options, const TunedModel& tuned, Mesh& mesh, World& world);
 
   std::map<std::string, std::vector<Model*>> by_role() const;
   std::vector<NamedParam> params() const;                              // of the trained ones, under their role's name
@@ -32,7 +32,7 @@ class OtherModels {
  private:
   struct One {
     OtherModel asked;
-    TrainCommandOptions options;  // a trained one's: the run's, with this model in the policy's place
+    TrainRun options;  // a trained one's: the run's, with this model in the policy's place
     TunedModel tuned;
     std::unique_ptr<ShardedModel> sharded;  // where ranks share it out
   };

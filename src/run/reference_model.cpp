@@ -15,21 +15,21 @@ namespace {
 
 // Frozen: its weights stay in the mapped files where the device allows it, so they are shared with a policy that is not
 // changed either.
-void load_second(ReferenceModel& out, const TrainCommandOptions& o, const TunedModel& tuned, Mesh& mesh) {
-  const fs::path dir = o.reference.ref_model.value_or(o.model);
+void load_second(ReferenceModel& out, const TrainRun& o, const TunedModel& tuned, Mesh& mesh) {
+  const fs::path dir = o.reference.ref_model.value_or(o.model.model);
   const Json config = read_model_config(dir);
   out.model = make_model(config);
-  const int64_t tokens = Tokenizer::load(o.model)->vocab_size(), known = out.model->shape().vocab;
+  const int64_t tokens = Tokenizer::load(o.model.model)->vocab_size(), known = out.model->shape().vocab;
   require(known >= tokens, Fault::Usage, "--ref_model ", dir.string(), " knows ", known,
-          " tokens, and the tokenizer of ", o.model, " has ", tokens,
+          " tokens, and the tokenizer of ", o.model.model, " has ", tokens,
           ": the reference must read what the policy reads");
-  place_on(*out.model, mesh, o);
+  place_on(*out.model, mesh, o.mesh);
   const TensorFolder source(dir);
   const auto quantised = quantised_weights(config, o.quantise, dir);
   load_weights(*out.model, source, {.dtype = tuned.dtype, .device = mesh.device(), .quantised = quantised.get()});
   if (!o.reference.ref_adapters.empty()) out.adapter = load_adapter(*out.model, o.reference.ref_adapters[0]);
   out.model->visit([](const std::string&, Param& p) { p.trainable = false; });
-  out.sharded = shard_model(*out.model, mesh, o.sharding());
+  out.sharded = shard_model(*out.model, mesh, o.mesh.sharding());
   log_info("compared with ", dir.string(), out.adapter ? " and the adapter " + o.reference.ref_adapters[0] : "");
 }
 
@@ -47,9 +47,9 @@ void ask_all(ReferenceModel& out, SampleSource& rows, const char* title, Mesh& m
 
 // What the reference is, by the files that it comes from: their names, sizes and times. Another dtype or kind of device
 // gives other numbers.
-std::string identity(const TrainCommandOptions& o, const TunedModel& tuned, Mesh& mesh) {
+std::string identity(const TrainRun& o, const TunedModel& tuned, Mesh& mesh) {
   std::string out = str("reference 1 ", c10::Device(mesh.device().type()).str(), " ", float_type_name(tuned.dtype));
-  std::vector<fs::path> folders = {o.reference.ref_model.value_or(o.model)};
+  std::vector<fs::path> folders = {o.reference.ref_model.value_or(o.model.model)};
   for (const std::string& adapter : o.reference.ref_adapters) folders.push_back(adapter);
   for (const fs::path& folder : folders) {
     std::vector<std::string> files;
@@ -66,7 +66,7 @@ std::string identity(const TrainCommandOptions& o, const TunedModel& tuned, Mesh
 
 }  // namespace
 
-std::unique_ptr<ReferenceModel> load_reference(const TrainCommandOptions& o, const TunedModel& tuned, TrainData& data,
+std::unique_ptr<ReferenceModel> load_reference(const TrainRun& o, const TunedModel& tuned, TrainData& data,
                                                Mesh& mesh) {
   auto out = std::make_unique<ReferenceModel>();
   if (!o.own.uses_reference()) return out;

@@ -24,7 +24,7 @@ struct ReferenceModel {
 
 // `tuned` and `mesh` must outlive it. With --precompute_ref_log_probs all rows of `data` go through the reference here,
 // and every rank knows the results of all.
-std::unique_ptr<ReferenceModel> load_reference(const TrainCommandOptions& options, const TunedModel& tuned,
-                                               TrainData& data, Mesh& mesh);
+std::unique_ptr<ReferenceModel> load_reference(const TrainRun& options, const TunedModel& tuned, TrainData& data,
+                                               Mesh& mesh);
 
 }  // namespace apus

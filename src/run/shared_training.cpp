@@ -134,7 +134,7 @@ void find_copies(Sliced& slices, Model& model, World& world, std::vector<std::un
 }  // namespace
 
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
-                              const TrainOptions& o, const std::vector<TrainedBeside>& others) {
+                              const ShardingOptions& o, const std::vector<TrainedBeside>& others) {
   SharedTraining out;
   out.updated = params;
   if (mesh.size(kDataAxes) * mesh.size(Axis::Tp) == 1) {
@@ -192,7 +192,8 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
   return out;
 }
 
-SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world, const TrainOptions& o) {
+SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
+                           const ShardingOptions& o) {
   SharedTraining out;
   std::map<std::string, std::vector<int>> holders_of;
   model.visit([&](const std::string& name, Param& p) { holders_of[name] = holders(p, model.mesh()->layout()); });

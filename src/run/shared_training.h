@@ -63,9 +63,9 @@ struct SharedTraining {
 
 // `params`: the trainable ones of all models. Models, mesh and world must outlive it.
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
-                              const TrainOptions& options, const std::vector<TrainedBeside>& others = {});
+                              const ShardingOptions& options, const std::vector<TrainedBeside>& others = {});
 // The same where ranks share out the model's matrices, experts or layers, and not its rows as well.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
-                           const TrainOptions& options);
+                           const ShardingOptions& options);
 
 }  // namespace apus

@@ -38,34 +38,35 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path make_run_folder(const TrainCommandOptions& o, std::unique_ptr<FolderLock>& lock) {
+fs::path make_run_folder(const TrainRun& o, std::unique_ptr<FolderLock>& lock) {
   const fs::path root = o.output_root();
-  const fs::path folder = o.add_version ? make_version_dir(root) : root;
+  const fs::path folder = o.folder.add_version ? make_version_dir(root) : root;
   make_writable_dir(folder);
-  if (o.save_fallback_dir) make_writable_dir(*o.save_fallback_dir);
+  if (o.loop.save_fallback_dir) make_writable_dir(*o.loop.save_fallback_dir);
   lock = std::make_unique<FolderLock>(folder);
   remove_leftovers(folder);
   return folder;
 }
 
 // The first rank makes it and writes in it.
-fs::path run_folder(const TrainCommandOptions& o, World& world, std::unique_ptr<FolderLock>& lock) {
+fs::path run_folder(const TrainRun& o, World& world, std::unique_ptr<FolderLock>& lock) {
   return gather_text(world.first() ? make_run_folder(o, lock).string() : "", world.host())[0];
 }
 
 // The flag by which each rank writes a part of a checkpoint; empty: the first writes alone.
-std::string flag_of_shares(const TrainCommandOptions& o) {
-  if (o.sharding().stage > 0) return o.deepspeed ? "--deepspeed " + *o.deepspeed : "--fsdp " + o.fsdp.value_or("");
-  return o.tensor_model_parallel_size > 1     ? "--tensor_model_parallel_size"
-         : o.expert_model_parallel_size > 1   ? "--expert_model_parallel_size"
-         : o.pipeline_model_parallel_size > 1 ? "--pipeline_model_parallel_size"
-                                              : "";
+std::string flag_of_shares(const TrainRun& o) {
+  if (o.mesh.sharding().stage > 0)
+    return o.mesh.deepspeed ? "--deepspeed " + *o.mesh.deepspeed : "--fsdp " + o.mesh.fsdp.value_or("");
+  return o.mesh.tensor_model_parallel_size > 1     ? "--tensor_model_parallel_size"
+         : o.mesh.expert_model_parallel_size > 1   ? "--expert_model_parallel_size"
+         : o.mesh.pipeline_model_parallel_size > 1 ? "--pipeline_model_parallel_size"
+                                                   : "";
 }
 
 constexpr double kFolderSeconds = 60;  // for so long a network file system may show an old state
 
 // What may differ between machines is where things are.
-void require_same_options(const TrainCommandOptions& o, World& world) {
+void require_same_options(const TrainRun& o, World& world) {
   std::string text;
   for (const auto& [name, value] : o.all.items())
     if (name != "model" && name != "output_dir" && name != "logging_dir" && name != "resume_from_checkpoint" &&
@@ -73,39 +74,39 @@ void require_same_options(const TrainCommandOptions& o, World& world) {
       text += str("--", name, " ", value.dump(), "\n");
   world.require_same(text, "the options");
   // Where it lies may differ, not which one it is.
-  const fs::path from = o.resume_from_checkpoint;
+  const fs::path from = o.folder.resume_from_checkpoint;
   world.require_same((from.has_filename() ? from : from.parent_path()).filename().string(),
                      "the checkpoints of --resume_from_checkpoint",
                      "Copy the one to go on from to all machines, or let --output_dir be a folder that all share");
 }
 
-OptimizerSpec optimizer_spec(const TrainCommandOptions& o) {
-  return {.kind = o.optim,
-          .muon = o.optimizer.value_or("") == "muon",
-          .beta1 = o.adam_beta1,
-          .beta2 = o.adam_beta2,
-          .eps = o.adam_epsilon,
-          .rounding = o.master_weights == "float32"      ? Rounding::Master
-                      : o.master_weights == "stochastic" ? Rounding::Stochastic
-                                                         : Rounding::Nearest,
-          .arguments = parse_optim_args(o.optim_args.value_or(""))};
+OptimizerSpec optimizer_spec(const TrainRun& o) {
+  return {.kind = o.optimisation.chosen_optimizer(),
+          .beta1 = o.optimisation.adam_beta1,
+          .beta2 = o.optimisation.adam_beta2,
+          .eps = o.optimisation.adam_epsilon,
+          .rounding = o.optimisation.master_weights == "float32"      ? Rounding::Master
+                      : o.optimisation.master_weights == "stochastic" ? Rounding::Stochastic
+                                                                      : Rounding::Nearest,
+          .arguments = parse_optim_args(o.optimisation.optim_args.value_or(""))};
 }
 
-Forward forward_of(const TrainCommandOptions& o, const Model& model) {
-  const auto again = o.recompute(model.shape().layers);
-  Forward forward{
-      .recomputed_layers = again.layers, .selective = {}, .neftune_alpha = o.neftune_noise_alpha, .watch = {}};
+Forward forward_of(const TrainRun& o, const Model& model) {
+  const auto again = o.optimisation.recompute(model.shape().layers);
+  Forward forward{.recomputed_layers = again.layers,
+                  .selective = {},
+                  .neftune_alpha = o.optimisation.neftune_noise_alpha,
+                  .watch = {}};
   if (again.selective) forward.selective = {.attention = again.attention, .feed_forward = again.feed_forward};
   return forward;
 }
 
-TrainerOptions trainer_options(const TrainCommandOptions& o, const TrainData& data, const Model& model,
-                               const fs::path& run_dir) {
-  TrainerOptions t{.loop = o,
-                   .seed = static_cast<uint64_t>(o.seed),
+TrainerOptions trainer_options(const TrainRun& o, const TrainData& data, const Model& model, const fs::path& run_dir) {
+  TrainerOptions t{.loop = o.loop,
+                   .seed = static_cast<uint64_t>(o.common.seed),
                    .forward = forward_of(o, model),
-                   .wide_gradients = o.sharding().wide_sums,
-                   .token_groups = o.tuner_type == "longlora" ? *o.max_length / 4 : 0,
+                   .wide_gradients = o.mesh.sharding().wide_sums,
+                   .token_groups = o.tuner.tuner_type == "longlora" ? *o.prompt.max_length / 4 : 0,
                    .output_dir = run_dir,
                    .exact = data.exact,
                    .noted = o.noted};
@@ -132,17 +133,17 @@ std::string typed(const fs::path& path) {
 }
 
 // What one does with a checkpoint.
-void say_next(const TrainCommandOptions& o, const std::string& checkpoint) {
+void say_next(const TrainRun& o, const std::string& checkpoint) {
   const bool words = algorithm_info(o.algorithm).head == Head::Vocab;
   const char* const rows = words ? "" : " --val_dataset rows.jsonl";
-  const std::string flag = o.lora() ? " --adapters " : " --model ";
+  const std::string flag = o.tuner.lora() ? " --adapters " : " --model ";
   log_info("next: apus infer", flag, checkpoint, rows);
   log_info("next: apus deploy", flag, checkpoint);
-  if (o.lora()) log_info("next: apus merge-lora --adapters ", checkpoint);
-  if (!o.lora() && words) log_info("next: apus export --model ", checkpoint, " --to_gguf q4_k_m");
+  if (o.tuner.lora()) log_info("next: apus merge-lora --adapters ", checkpoint);
+  if (!o.tuner.lora() && words) log_info("next: apus export --model ", checkpoint, " --to_gguf q4_k_m");
 }
 
-void say_result(const TrainCommandOptions& o, const TrainResult& r, const RunLog& log) {
+void say_result(const TrainRun& o, const TrainResult& r, const RunLog& log) {
   log_info("last_model_checkpoint: ", r.last_checkpoint ? r.last_checkpoint->string() : "none was saved");
   if (r.best_checkpoint) log_info("best_model_checkpoint: ", r.best_checkpoint->string());
   log_info("images_dir: ", log.images_dir().string());
@@ -152,21 +153,21 @@ void say_result(const TrainCommandOptions& o, const TrainResult& r, const RunLog
 }
 
 // Of rollouts: from the first token to one that ends a turn.
-Sampling rollout_sampling(const TrainCommandOptions& o, const std::shared_ptr<const Tokenizer>& tokenizer) {
-  Sampling sampling = resolve(o, {});
-  sampling.seed = static_cast<uint64_t>(o.seed);
-  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
+Sampling rollout_sampling(const TrainRun& o, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  Sampling sampling = resolve(o.answers, {});
+  sampling.seed = static_cast<uint64_t>(o.common.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model.model), Chat(o.model.model, tokenizer, o.prompt));
   return sampling;
 }
 
-std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& data, const Model& model,
-                                 Rollout& rollout, Mesh& mesh, const fs::path& run_dir) {
-  if (!o.predict_with_generate) return {};
+std::function<Json()> prediction(const TrainRun& o, const TrainData& data, const Model& model, Rollout& rollout,
+                                 Mesh& mesh, const fs::path& run_dir) {
+  if (!o.loop.predict_with_generate) return {};
   if (!data.eval) {
     log_warning("--predict_with_generate: there are no validation rows; give --val_dataset or --split_dataset_ratio");
     return {};
   }
-  const auto tokenizer = Tokenizer::load(o.model);
+  const auto tokenizer = Tokenizer::load(o.model.model);
   const auto answer = std::make_shared<Prediction>(
       Prediction::Parts{.rollout = rollout,
                         .rows = *data.eval,
@@ -180,14 +181,14 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
   };
 }
 
-std::function<Json()> benchmarks_of(const TrainCommandOptions& o, const Model& model, Rollout& rollout, Mesh& mesh,
+std::function<Json()> benchmarks_of(const TrainRun& o, const Model& model, Rollout& rollout, Mesh& mesh,
                                     const fs::path& run_dir) {
-  if (!o.asks_benchmarks()) return {};
-  const auto tokenizer = Tokenizer::load(o.model);
-  EvalOptions asked = o.evaluation(o, o);
+  if (!o.benchmarks.asks_benchmarks()) return {};
+  const auto tokenizer = Tokenizer::load(o.model.model);
+  EvalOptions asked = o.benchmarks.evaluation(o.model, o.prompt);
   Sampling sampling = resolve(asked, {});
-  sampling.seed = static_cast<uint64_t>(o.seed);
-  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
+  sampling.seed = static_cast<uint64_t>(o.common.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model.model), Chat(o.model.model, tokenizer, o.prompt));
   const auto answers = std::make_shared<BenchmarkAnswers>(BenchmarkAnswers::Parts{.asked = std::move(asked),
                                                                                   .rollout = rollout,
                                                                                   .data_ranks = mesh.host(kDataAxes),
@@ -210,78 +211,80 @@ std::function<Json()> both(std::function<Json()> first, std::function<Json()> se
   };
 }
 
-bool resumes(const TrainCommandOptions& o) {
-  return !o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip);
+bool resumes(const TrainRun& o) {
+  return !o.folder.resume_from_checkpoint.empty() && !(o.folder.resume_only_model && o.folder.ignore_data_skip);
 }
 
-void check_before_loading(const TrainCommandOptions& o, const OptimizerSpec& spec) {
+void check_before_loading(const TrainRun& o, const OptimizerSpec& spec) {
   // What can be known without the model is checked without it.
-  make_schedule({.type = o.lr_scheduler_type, .base_lr = o.lr(), .total_steps = 1000, .warmup_steps = 0},
-                o.lr_scheduler_kwargs);
+  make_schedule({.type = o.optimisation.lr_scheduler_type, .base_lr = o.lr(), .total_steps = 1000, .warmup_steps = 0},
+                o.optimisation.lr_scheduler_kwargs);
   make_optimizer(spec, {});
-  if (resumes(o)) read_state(o.resume_from_checkpoint, !o.resume_only_model);
+  if (resumes(o)) read_state(o.folder.resume_from_checkpoint, !o.folder.resume_only_model);
 }
 
-void write_arguments(const TrainCommandOptions& o, const fs::path& run_dir) {
+void write_arguments(const TrainRun& o, const fs::path& run_dir) {
   write_file_atomic(run_dir / "args.json", o.all.dump(2) + "\n");
   if (!o.config_file.empty())
     fs::copy_file(o.config_file, run_dir / fs::path(o.config_file).filename(), fs::copy_options::overwrite_existing);
 }
 
-std::unique_ptr<RunLog> open_log(const TrainCommandOptions& o, const fs::path& run_dir) {
+std::unique_ptr<RunLog> open_log(const TrainRun& o, const fs::path& run_dir) {
   const auto asked = [&](const std::string& name) {
-    return std::find(o.report_to.begin(), o.report_to.end(), name) != o.report_to.end();
+    return std::find(o.folder.report_to.begin(), o.folder.report_to.end(), name) != o.folder.report_to.end();
   };
   const bool events = !asked("none") && (asked("tensorboard") || asked("all"));
   std::vector<std::string> services;
   for (const std::string& name : tracker_names())
     if (asked(name)) services.push_back(name);
-  auto log = std::make_unique<RunLog>(RunLog::Options{.dir = run_dir,
-                                                      .events_dir = !events         ? fs::path()
-                                                                    : o.logging_dir ? fs::path(*o.logging_dir)
+  auto log =
+      std::make_unique<RunLog>(RunLog::Options{.dir = run_dir,
+                                               .events_dir = !events                ? fs::path()
+                                                             : o.folder.logging_dir ? fs::path(*o.folder.logging_dir)
                                                                                     : run_dir / "runs",
-                                                      .services = services,
-                                                      .tracked = {.dir = run_dir,
-                                                                  .project = fs::path(o.output_root()).filename(),
-                                                                  .name = fs::absolute(run_dir).filename(),
-                                                                  .settings = o.all}});
+                                               .services = services,
+                                               .tracked = {.dir = run_dir,
+                                                           .project = fs::path(o.output_root()).filename(),
+                                                           .name = fs::absolute(run_dir).filename(),
+                                                           .settings = o.all}});
   log_info("The logging file will be saved in: ", log->file().string());
   return log;
 }
 
-std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
+std::function<Schedule(int64_t)> schedule_of(const TrainRun& o) {
   return [&o](int64_t steps) {
-    return make_schedule({.type = o.lr_scheduler_type,
-                          .base_lr = o.lr(),
-                          .total_steps = steps,
-                          .warmup_steps = warmup_length(o.warmup_steps, o.warmup_ratio, steps)},
-                         o.lr_scheduler_kwargs);
+    return make_schedule(
+        {.type = o.optimisation.lr_scheduler_type,
+         .base_lr = o.lr(),
+         .total_steps = steps,
+         .warmup_steps = warmup_length(o.optimisation.warmup_steps, o.optimisation.warmup_ratio, steps)},
+        o.optimisation.lr_scheduler_kwargs);
   };
 }
 
-RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const MeshLayout& rows, const fs::path& run_dir) {
+RunSetting setting_of(const TrainRun& o, Mesh& mesh, const MeshLayout& rows, const fs::path& run_dir) {
   const AlgorithmInfo& info = algorithm_info(o.algorithm);
   const bool asks = info.rolls_out();
-  const auto tokenizer = asks || info.names_tokens ? Tokenizer::load(o.model) : nullptr;
-  return {.loop = o,
+  const auto tokenizer = asks || info.names_tokens ? Tokenizer::load(o.model.model) : nullptr;
+  return {.loop = o.loop,
           .rank = rows.rank(kDataAxes),
           .ranks = rows.size(kDataAxes),
           .tokenizer = tokenizer,
           .sampling = asks ? rollout_sampling(o, tokenizer) : Sampling(),
           .output_dir = run_dir,
-          .seed = static_cast<uint64_t>(o.seed),
+          .seed = static_cast<uint64_t>(o.common.seed),
           .device = mesh.device()};
 }
 
-DataShare share_of(const TrainCommandOptions& o, const MeshLayout& rows) {
+DataShare share_of(const TrainRun& o, const MeshLayout& rows) {
   return {.rank = rows.rank(kDataAxes),
           .ranks = rows.size(kDataAxes),
           .speaks = rows.rank({Axis::Pp, Axis::Cp, Axis::Tp}) == 0,
-          .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes))};
+          .group_sharers = o.own.group_sharers(o.loop, rows.size(kDataAxes))};
 }
 
-TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, const MeshLayout& rows) {
-  if (!o.own.brings_rows()) return open_train_data(o, algorithm, o.model, run_dir, share_of(o, rows));
+TrainData rows_of(const TrainRun& o, Algorithm& algorithm, const fs::path& run_dir, const MeshLayout& rows) {
+  if (!o.own.brings_rows()) return open_train_data(o, algorithm, o.model.model, run_dir, share_of(o, rows));
   TrainData data;
   data.train = algorithm.own_rows();
   data.exact = Json::object();
@@ -289,26 +292,27 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 }
 
 // Of an algorithm that learns from further rows; else nothing.
-TrainData shown_rows(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, DataShare share) {
+TrainData shown_rows(const TrainRun& o, Algorithm& algorithm, const fs::path& run_dir, DataShare share) {
   auto* const learner = dynamic_cast<LearnsShownRows*>(&algorithm);
   if (!learner || learner->shown_rows().datasets.empty()) return {};
   const LearnsShownRows::Wanted wanted = learner->shown_rows();
-  TrainData shown = open_shown_rows(o, wanted.datasets, wanted.rows, o.model, run_dir, share);
+  TrainData shown = open_shown_rows(o, wanted.datasets, wanted.rows, o.model.model, run_dir, share);
   learner->show(*shown.train);
   return shown;
 }
 
-void choose_towers_again(const TrainCommandOptions& o, Model& model) {
-  if (auto* const seeing = dynamic_cast<SeeingDecoder*>(&model)) seeing->run_towers_again(o.towers_again());
+void choose_towers_again(const TrainRun& o, Model& model) {
+  if (auto* const seeing = dynamic_cast<SeeingDecoder*>(&model))
+    seeing->run_towers_again(o.optimisation.towers_again());
 }
 
 // Of a policy that answers: its keys are turned alike while it answers and while it is trained, whatever length an
 // answer comes to. By the longest text that there may be, as servers choose it.
-void settle_lengths(const TrainCommandOptions& o, int64_t longest_row, Model& policy, Model* reference,
+void settle_lengths(const TrainRun& o, int64_t longest_row, Model& policy, Model* reference,
                     const OtherModels& others) {
   const int64_t border = policy.short_context();
   if (border == 0 || !algorithm_info(o.algorithm).rolls_out()) return;
-  const int64_t prompt = o.max_length.value_or(longest_row), positions = policy.shape().max_positions;
+  const int64_t prompt = o.prompt.max_length.value_or(longest_row), positions = policy.shape().max_positions;
   const int64_t answer = o.all.value("max_completion_length", int64_t{0});
   const int64_t longest = prompt > 0 ? std::min(positions, prompt + answer) : positions;
   log_info("texts of up to ", longest, " tokens: all are read with the rotary factors of ",
@@ -321,8 +325,8 @@ void settle_lengths(const TrainCommandOptions& o, int64_t longest_row, Model& po
 
 // Where answers are asked for, each rank makes passes of its own, as many as its answers take: all of these models are
 // there for that.
-std::function<std::shared_ptr<void>()> own_passes(const TrainCommandOptions& o, const Model& policy,
-                                                  const Model* reference, const OtherModels& others) {
+std::function<std::shared_ptr<void>()> own_passes(const TrainRun& o, const Model& policy, const Model* reference,
+                                                  const OtherModels& others) {
   if (!algorithm_info(o.algorithm).asks_rows) return {};
   std::vector<const Model*> all = {&policy};
   if (reference) all.push_back(reference);
@@ -334,18 +338,19 @@ std::function<std::shared_ptr<void>()> own_passes(const TrainCommandOptions& o, 
   };
 }
 
-int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
+int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
-  Mesh mesh(world, mesh_sizes(o, world.size(), world.environment().local_world));
+  Mesh mesh(world, mesh_sizes(o.mesh, world.size(), world.environment().local_world));
   // The same ranks as the rows see them: those along all axes but the data's read the same ones.
-  Mesh rows(world,
-            {.pp = mesh.size(Axis::Pp), .cp = static_cast<int>(o.sequence_parallel_size), .tp = mesh.size(Axis::Tp)});
+  Mesh rows(
+      world,
+      {.pp = mesh.size(Axis::Pp), .cp = static_cast<int>(o.mesh.sequence_parallel_size), .tp = mesh.size(Axis::Tp)});
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
   const fs::path run_dir = run_folder(o, world, lock);
   if (const std::string flag = flag_of_shares(o); world.size() > 1 && !flag.empty())
-    require_shared_folder(run_dir, world.host(), std::min(kFolderSeconds, o.ddp_timeout / 2), flag);
+    require_shared_folder(run_dir, world.host(), std::min(kFolderSeconds, o.mesh.ddp_timeout / 2), flag);
   if (world.first()) write_arguments(o, run_dir);
-  log_info("Global seed set to ", o.seed);
+  log_info("Global seed set to ", o.common.seed);
 
   // Tokenising begins before the weights are read: both take a while.
   const auto algorithm = make_algorithm(o.algorithm, o.own);
@@ -361,8 +366,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   world.require_same(data.rows_text, "the rows",
                      "The files of --dataset are not the same everywhere: copy those of rank 0");
   TunedModel tuned = load_tuned_model(o, mesh, algorithm_info(o.algorithm).head);
-  if (o.broadcast_weights) broadcast_weights(*tuned.model, world);
-  require_same_weights(*tuned.model, world, o.model);
+  if (o.mesh.broadcast_weights) broadcast_weights(*tuned.model, world);
+  require_same_weights(*tuned.model, world, o.model.model);
   const auto reference = load_reference(o, tuned, data, mesh);
   const OtherModels others(o, tuned, mesh, world);
   choose_towers_again(o, *tuned.model);
@@ -376,16 +381,16 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
-  const bool in_parts = o.shares_parts();
+  const bool in_parts = o.mesh.shares_parts();
   const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
-                                    ? share_parts(*tuned.model, params, world, o)
-                                    : share_training(*tuned.model, params, mesh, world, o, others.shared());
+                                    ? share_parts(*tuned.model, params, world, o.mesh)
+                                    : share_training(*tuned.model, params, mesh, world, o.mesh, others.shared());
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
   if (mesh.size(Axis::Tp) > 1) log_info(mesh.size(Axis::Tp), " ranks share out the matrices of the model");
   if (mesh.size(Axis::Ep) > 1) log_info(mesh.size(Axis::Ep), " ranks share out the experts of each layer");
-  const Stage stage = run_as_stage(*tuned.model, mesh, world, tuned.dtype, o);
+  const Stage stage = run_as_stage(*tuned.model, mesh, world, tuned.dtype, o.mesh);
   if (stage.pipeline && reference->model) {
     const ModelShape &own = tuned.model->shape(), &other = reference->model->shape();
     require(own.layers == other.layers && own.hidden == other.hidden, Fault::Usage,
@@ -397,8 +402,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   for (auto& rate : tuned.learning_rates(o)) rates.push_back(std::move(rate));
   const auto optimizer =
       make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
-                                                        .weight_decay = o.weight_decay,
-                                                        .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
+                                                        .weight_decay = o.optimisation.weight_decay,
+                                                        .lorap_lr_ratio = o.tuner.lorap_lr_ratio.value_or(0),
                                                         .lr_by_prefix = std::move(rates)}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
@@ -421,9 +426,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .train = *data.train,
                    .eval = data.eval.get(),
                    .data_ranks = world.host(),
-                   .row_sharers = o.row_sharers(),
+                   .row_sharers = o.mesh.row_sharers(),
                    .reader = rows.rank(kDataAxes),
-                   .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
+                   .group_sharers = o.own.group_sharers(o.loop, rows.size(kDataAxes)),
                    .gradients = shared.sync(),
                    .pipeline = stage.pipeline.get(),
                    .ranks = ranks ? &*ranks : nullptr,
@@ -438,24 +443,24 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                   trainer_options(o, data, *tuned.model, run_dir));
   if (ranks) tuned.adapter->config.adalora.total_steps = trainer.max_steps();
   if (resumes(o)) {
-    const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
-    require_same_state(state, world, o.resume_from_checkpoint);
-    require(!in_parts || o.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
-            o.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
+    const RunState state = read_state(o.folder.resume_from_checkpoint, !o.folder.resume_only_model);
+    require_same_state(state, world, o.folder.resume_from_checkpoint);
+    require(!in_parts || o.folder.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
+            o.folder.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
             " ranks that shared out the model, and the optimizer's state of such a run is for as many again, not for ",
             world.size(), "; --resume_only_model true goes on from the weights");
-    trainer.resume(state, {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
-    log_info("resumed from ", o.resume_from_checkpoint);
+    trainer.resume(state, {.optimizer = !o.folder.resume_only_model, .data = !o.folder.ignore_data_skip});
+    log_info("resumed from ", o.folder.resume_from_checkpoint);
   }
   const TrainResult result = trainer.run();
-  if (log) log->finish(summary(result, data, parameters, o.best_metric())), say_result(o, result, *log);
+  if (log) log->finish(summary(result, data, parameters, o.loop.best_metric())), say_result(o, result, *log);
   if (const std::string media = data.media_line ? data.media_line() : ""; log && !media.empty()) log_info(media);
   if (result.interrupted) throw Interrupted(stop.raised() ? stop.signal() : SIGTERM);  // another rank was asked
   return 0;
 }
 
 int rehearse(const TrainRehearsal& asked) {
-  const TrainCommandOptions& o = asked.options;
+  const TrainRun& o = asked.options;
   check_before_loading(o, optimizer_spec(o));
   const ScratchFolder scratch("apus-dry-run");
   if (o.own.brings_rows()) {
@@ -463,7 +468,7 @@ int rehearse(const TrainRehearsal& asked) {
     return 0;
   }
   const auto algorithm = make_algorithm(o.algorithm, o.own);
-  const TrainData data = open_train_data(o, *algorithm, o.model, scratch.path()),
+  const TrainData data = open_train_data(o, *algorithm, o.model.model, scratch.path()),
                   shown = shown_rows(o, *algorithm, scratch.path(), {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
   asked.rows = {.longest = data.longest, .good = data.rows, .rejected = data.rejected};
@@ -476,14 +481,14 @@ int rehearse(const TrainRehearsal& asked) {
   return 0;
 }
 
-int run(const TrainCommandOptions& o) {
+int run(const TrainRun& o) {
   const OptimizerSpec spec = optimizer_spec(o);
   check_before_loading(o, spec);
-  World world({.device = o.device, .timeout_s = o.ddp_timeout});
+  World world({.device = o.model.device, .timeout_s = o.mesh.ddp_timeout});
   return world.guard([&] { return train(o, spec, world); });
 }
 
-const RegisterRunner<TrainCommandOptions> train_command("train", run);
+const RegisterRunner<TrainRun> train_command("train", run);
 const RegisterRunner<TrainRehearsal> train_rehearsal("train rehearsal", rehearse);
 
 }  // namespace

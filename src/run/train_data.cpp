@@ -72,27 +72,27 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
   return d;
 }
 
-TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, int64_t max_length, bool sees) {
+TrainingDataOptions data_options(const TrainRun& o, DataShare share, int64_t max_length, bool sees) {
   TrainingDataOptions d;
   const bool asks = algorithm_info(o.algorithm).asks_rows;
-  d.datasets = dataset_options(o, o);
+  d.datasets = dataset_options(o.data, o.model);
   d.datasets.normalize.keep_unused = algorithm_info(o.algorithm).rolls_out();
-  d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
-  d.streaming = o.streaming, d.lazy = o.lazy_tokenize.value_or(false), d.shuffle_buffer = o.shuffle_buffer_size,
-  d.threads = o.dataset_num_proc;
-  d.batches = {.batch_size = asks ? 1 : o.per_device_train_batch_size,  // answers are what is counted there
-               .packing = o.packing,
-               .packing_length = o.packing_length.value_or(max_length),
-               .strategy = packing_named(o.packing_strategy),
-               .group_by_length = o.group_by_length,
-               .shuffle = o.train_dataloader_shuffle,
-               .seed = static_cast<uint64_t>(o.data_seed),
+  d.cached = o.data.cached_dataset, d.cached_validation = o.data.cached_val_dataset;
+  d.streaming = o.data.streaming, d.lazy = o.data.lazy_tokenize.value_or(false),
+  d.shuffle_buffer = o.data.shuffle_buffer_size, d.threads = o.data.dataset_num_proc;
+  d.batches = {.batch_size = asks ? 1 : o.loop.per_device_train_batch_size,  // answers are what is counted there
+               .packing = o.data.packing,
+               .packing_length = o.data.packing_length.value_or(max_length),
+               .strategy = packing_named(o.data.packing_strategy),
+               .group_by_length = o.data.group_by_length,
+               .shuffle = o.data.train_dataloader_shuffle,
+               .seed = static_cast<uint64_t>(o.data.data_seed),
                .rank = share.rank,
                .ranks = share.ranks,
                // Every row once, as with one process; the trainer knows that a rank may have one less.
                .even = false};
   d.row_sharers = share.group_sharers;
-  d.validation_batch_size = o.per_device_eval_batch_size;
+  d.validation_batch_size = o.loop.per_device_eval_batch_size;
   if (sees) d.ahead = 4;  // pixels take more memory than text
   return d;
 }
@@ -153,18 +153,17 @@ Json identities(const std::vector<std::string>& refs) {
 }
 
 // `rejected`: the file for rows that are left out; the first rank writes it.
-std::shared_ptr<Keep> encoder_of(const TrainCommandOptions& o, const fs::path& model_dir, const fs::path& rejected,
-                                 bool first) {
-  TemplateOptions prompt = o;
-  if (!prompt.max_length) prompt.max_length = o.max_model_len;
+std::shared_ptr<Keep> encoder_of(const TrainRun& o, const fs::path& model_dir, const fs::path& rejected, bool first) {
+  TemplateOptions prompt = o.prompt;
+  if (!prompt.max_length) prompt.max_length = o.model.max_model_len;
   return open_encoder(
-      prompt, o, model_dir,
-      {.file = first && !o.dry_run ? rejected : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
+      prompt, o.data, model_dir,
+      {.file = first && !o.common.dry_run ? rejected : fs::path(), .strict = o.data.strict, .shown = first ? 20 : 0});
 }
 
 }  // namespace
 
-TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorithm, const fs::path& model_dir,
+TrainData open_train_data(const TrainRun& o, const Algorithm& algorithm, const fs::path& model_dir,
                           const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0 && share.speaks;  // all ranks read the same rows; one speaks of them
   const auto keep = encoder_of(o, model_dir, run_dir / "rejected.jsonl", first);
@@ -189,12 +188,12 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
     out.longest = data.report->longest, out.rows = data.report->rows, out.rejected = data.report->rejected;
   }
   if (data.validation_report) out.eval_text = length_line(*data.validation_report);
-  if (first && o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
+  if (first && o.data.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.data.val_dataset.empty())
     save_rows(*data.rows, data.validation_rows, run_dir / "val_dataset.jsonl");
-  out.exact = {{"dataset", identities(o.dataset)},
-               {"cached_dataset", identities(o.cached_dataset)},
+  out.exact = {{"dataset", identities(o.data.dataset)},
+               {"cached_dataset", identities(o.data.cached_dataset)},
                {"samples", data.report ? data.report->rows : -1},
-               {"packing_length", o.packing ? options.batches.packing_length : 0}};
+               {"packing_length", o.data.packing ? options.batches.packing_length : 0}};
   out.exact.update(keep->encoder.made_with());
   if (share.ranks > 1) out.rows_text = data.rows ? rows_by_file(*data.rows) : json_text(out.exact);
   if (keep->media) {
@@ -207,7 +206,7 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
   return out;
 }
 
-TrainData open_shown_rows(const TrainCommandOptions& o, const std::vector<std::string>& datasets, int64_t rows,
+TrainData open_shown_rows(const TrainRun& o, const std::vector<std::string>& datasets, int64_t rows,
                           const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0 && share.speaks;
   const auto keep = encoder_of(o, model_dir, run_dir / "rejected_shown.jsonl", first);

@@ -37,12 +37,11 @@ struct DataShare {  // micro-batch k belongs to rank k % ranks
 // `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`,
 // from the first rank only.
 // Rows become samples as `algorithm` wants; it must outlive the data.
-TrainData open_train_data(const TrainCommandOptions& options, const Algorithm& algorithm,
-                          const std::filesystem::path& model_dir, const std::filesystem::path& run_dir,
-                          DataShare share = {});
+TrainData open_train_data(const TrainRun& options, const Algorithm& algorithm, const std::filesystem::path& model_dir,
+                          const std::filesystem::path& run_dir, DataShare share = {});
 
 // Rows of other datasets as samples with their answers, dealt out in micro-batches of `rows`, as many to each rank.
-TrainData open_shown_rows(const TrainCommandOptions& options, const std::vector<std::string>& datasets, int64_t rows,
+TrainData open_shown_rows(const TrainRun& options, const std::vector<std::string>& datasets, int64_t rows,
                           const std::filesystem::path& model_dir, const std::filesystem::path& run_dir,
                           DataShare share = {});
 

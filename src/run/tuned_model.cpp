@@ -23,52 +23,54 @@ namespace fs = std::filesystem;
 
 namespace {
 
-FrozenGroups frozen_groups(const TrainCommandOptions& o) {
-  return {.llm = o.freeze_llm, .vit = o.freeze_vit, .aligner = o.freeze_aligner};
+FrozenGroups frozen_groups(const TrainRun& o) {
+  return {.llm = o.tuner.freeze_llm, .vit = o.tuner.freeze_vit, .aligner = o.tuner.freeze_aligner};
 }
 
 // Of a model that sees, trained whole: the groups that stay as they are, but what --trainable_parameters names.
-void freeze_groups(Model& model, const TrainCommandOptions& o) {
+void freeze_groups(Model& model, const TrainRun& o) {
   const auto* sight = dynamic_cast<const SeeingDecoder*>(&model);
-  require(sight || !o.freeze_llm, Fault::Usage, "--freeze_llm true: this model is its language model alone");
+  require(sight || !o.tuner.freeze_llm, Fault::Usage, "--freeze_llm true: this model is its language model alone");
   if (!sight) return;
   model.visit([&](const std::string& name, Param& p) {
-    const bool named = std::any_of(o.trainable_parameters.begin(), o.trainable_parameters.end(),
+    const bool named = std::any_of(o.tuner.trainable_parameters.begin(), o.tuner.trainable_parameters.end(),
                                    [&](const std::string& beginning) { return name.starts_with(beginning); });
     if (!named && is_frozen(sight->seeing(), frozen_groups(o), name)) p.trainable = false;
   });
 }
 
-std::map<std::string, std::vector<int64_t>> token_rows(const TrainCommandOptions& o) {
+std::map<std::string, std::vector<int64_t>> token_rows(const TrainRun& o) {
   std::shared_ptr<const Tokenizer> tokenizer;  // where a token is given by its text
-  return listed_token_rows(o.trainable_token_indices, [&](const std::string& token) {
-    if (!tokenizer) tokenizer = Tokenizer::load(o.model);
+  return listed_token_rows(o.tuner.trainable_token_indices, [&](const std::string& token) {
+    if (!tokenizer) tokenizer = Tokenizer::load(o.model.model);
     const auto id = tokenizer->id(token);
-    require(id.has_value(), Fault::Usage, "--trainable_token_indices ", token, ": the tokenizer of ", o.model,
+    require(id.has_value(), Fault::Usage, "--trainable_token_indices ", token, ": the tokenizer of ", o.model.model,
             " has no such token; --new_special_tokens adds some");
     return *id;
   });
 }
 
-LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
+LoraConfig lora_config(const TrainRun& o, Model& model) {
   LoraConfig c;
-  c.base_model = fs::absolute(o.base_folder.empty() ? o.model : o.base_folder).lexically_normal();
-  c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
-  c.bias = o.lora_bias, c.init = o.init_weights;
+  c.base_model = fs::absolute(o.model.base_folder.empty() ? o.model.model : o.model.base_folder).lexically_normal();
+  c.r = o.tuner.lora_rank, c.alpha = o.tuner.lora_alpha, c.dropout = o.tuner.lora_dropout,
+  c.rslora = o.tuner.use_rslora, c.dora = o.tuner.use_dora;
+  c.bias = o.tuner.lora_bias, c.init = o.tuner.init_weights;
   std::vector<std::string> layers = linear_modules(model);
   // PEFT takes the words gate_proj and up_proj for a wish for factors over the stacked experts.
-  if (!o.target_parameters.empty()) std::erase_if(layers, [](const auto& name) { return expert_matrix(name); });
-  c.target_modules = target_suffixes(o.target_modules, layers);
+  if (!o.tuner.target_parameters.empty()) std::erase_if(layers, [](const auto& name) { return expert_matrix(name); });
+  c.target_modules = target_suffixes(o.tuner.target_modules, layers);
   const auto* sight = dynamic_cast<const SeeingDecoder*>(&model);
-  if (sight && std::find(o.target_modules.begin(), o.target_modules.end(), "all-linear") != o.target_modules.end()) {
+  if (sight && std::find(o.tuner.target_modules.begin(), o.tuner.target_modules.end(), "all-linear") !=
+                   o.tuner.target_modules.end()) {
     c.target_regex = all_linear_expression(sight->seeing(), frozen_groups(o), linear_modules(model));
-    require(o.target_regex || !c.target_regex.empty(), Fault::Usage,
+    require(o.tuner.target_regex || !c.target_regex.empty(), Fault::Usage,
             "--freeze_llm, --freeze_vit and --freeze_aligner leave nothing to train");
     c.target_modules.clear();
   }
-  if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
-  c.target_parameters = o.target_parameters, c.token_rows = token_rows(o);
-  for (const std::string& word : o.modules_to_save) {
+  if (o.tuner.target_regex) c.target_regex = *o.tuner.target_regex, c.target_modules.clear();
+  c.target_parameters = o.tuner.target_parameters, c.token_rows = token_rows(o);
+  for (const std::string& word : o.tuner.modules_to_save) {
     std::set<std::string> meant;
     model.visit_modules([&](const std::string& name, Module&) {
       const std::string last = name.substr(name.rfind('.') + 1);
@@ -81,31 +83,33 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   }
   if (model.head_kind() == Head::Scalar) c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
   if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
-  o.kinds.describe(o.tuner_type, c);
+  o.tuner.kinds.describe(o.tuner.tuner_type, c);
   if (c.kind == "adapter")
     c.target_regex = feed_forward_expression(linear_modules(model)), c.width = model.shape().hidden;
   return c;
 }
 
-std::string kind_asked_for(const TrainCommandOptions& o) {
+std::string kind_asked_for(const TrainRun& o) {
   LoraConfig config;
-  o.kinds.describe(o.tuner_type, config);
+  o.tuner.kinds.describe(o.tuner.tuner_type, config);
   return config.kind;
 }
 
-void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
-  const at::ScalarType wide = o.lora_dtype ? *parse_float_type(*o.lora_dtype) : at::kFloat;
-  if (!o.adapters.empty()) {  // its shape is the adapter's, whatever the flags say
-    const bool resumed = !o.resume_from_checkpoint.empty();
-    out.adapter =
-        load_adapter(*out.model, resumed ? o.resume_from_checkpoint : o.adapters[0], "default", o.lora_dropout);
-    require(out.adapter->config.kind == kind_asked_for(o), Fault::Usage, "--adapters ", o.adapters[0],
+void attach_adapter(TunedModel& out, const TrainRun& o) {
+  const at::ScalarType wide = o.tuner.lora_dtype ? *parse_float_type(*o.tuner.lora_dtype) : at::kFloat;
+  if (!o.tuner.adapters.empty()) {  // its shape is the adapter's, whatever the flags say
+    const bool resumed = !o.folder.resume_from_checkpoint.empty();
+    out.adapter = load_adapter(*out.model, resumed ? o.folder.resume_from_checkpoint : o.tuner.adapters[0], "default",
+                               o.tuner.lora_dropout);
+    require(out.adapter->config.kind == kind_asked_for(o), Fault::Usage, "--adapters ", o.tuner.adapters[0],
             " is of the kind ", out.adapter->config.kind, ": give --tuner_type ", out.adapter->config.kind);
-    if (!resumed) log_info("training goes on from the adapter ", o.adapters[0], " (rank ", out.adapter->config.r, ")");
+    if (!resumed)
+      log_info("training goes on from the adapter ", o.tuner.adapters[0], " (rank ", out.adapter->config.r, ")");
     return;
   }
-  out.adapter = make_adapter(*out.model, lora_config(o, *out.model), static_cast<uint64_t>(o.seed), wide);
-  if (!o.resume_from_checkpoint.empty()) restore_adapter(*out.model, *out.adapter, o.resume_from_checkpoint);
+  out.adapter = make_adapter(*out.model, lora_config(o, *out.model), static_cast<uint64_t>(o.common.seed), wide);
+  if (!o.folder.resume_from_checkpoint.empty())
+    restore_adapter(*out.model, *out.adapter, o.folder.resume_from_checkpoint);
 }
 
 using FreshValues = std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)>;
@@ -130,60 +134,62 @@ Json score_config(Json config, const ScoreHead& head, const fs::path& dir) {
   return with_score_head(std::move(config), head);
 }
 
-TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head) {
+TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
   const c10::Device device = mesh.device();
-  if (o.lora() && kind_asked_for(o) == "lora") check_lora_init(o.init_weights);  // before gigabytes are read
+  if (o.tuner.lora() && kind_asked_for(o) == "lora")
+    check_lora_init(o.tuner.init_weights);  // before gigabytes are read
   TunedModel out;
-  const bool resumed = !o.resume_from_checkpoint.empty();
-  out.base = resumed && !o.lora() ? fs::path(o.resume_from_checkpoint) : fs::path(o.model);
-  require(!resumed || o.lora() == is_adapter_dir(o.resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
-          o.resume_from_checkpoint,
-          o.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?"
-                   : " holds an adapter; was it trained with --tuner_type lora?");
+  const bool resumed = !o.folder.resume_from_checkpoint.empty();
+  out.base = resumed && !o.tuner.lora() ? fs::path(o.folder.resume_from_checkpoint) : fs::path(o.model.model);
+  require(!resumed || o.tuner.lora() == is_adapter_dir(o.folder.resume_from_checkpoint), Fault::Usage,
+          "--resume_from_checkpoint ", o.folder.resume_from_checkpoint,
+          o.tuner.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?"
+                         : " holds an adapter; was it trained with --tuner_type lora?");
   Json config = out.config = read_model_config(out.base);
-  if (!o.lora()) out.side_files = SideFiles(out.base);
+  if (!o.tuner.lora()) out.side_files = SideFiles(out.base);
   if (head == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), out.base);
   std::string note;
-  out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device, &note);
+  out.dtype = choose_dtype(o.model.torch_dtype.value_or(""), config, device, &note);
   if (!note.empty()) log_warning(note);
   if (out.dtype == at::kHalf) {  // gradients of f16 weights underflow without loss scaling
     out.dtype = kind_of(device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
   out.model = make_model(config, head);
-  place_on(*out.model, mesh, o);
+  place_on(*out.model, mesh, o.mesh);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
                 " is not applied: attention drops nothing while it is trained");
   if (const double share = Config(config).number("residual_dropout", 0); share > 0)
     fail(Fault::Model, out.base.string(), ": config.json says residual_dropout ", share,
          ", which is not applied here; to train without it, set it to 0 there");
-  if (!o.lora())
-    choose_trainable(*out.model, {.ratio = o.freeze_parameters_ratio,
-                                  .frozen = o.freeze_parameters,
-                                  .trained = o.trainable_parameters,
-                                  .frozen_regex = o.freeze_parameters_regex,
-                                  .trained_regex = o.trainable_parameters_regex});
-  if (!o.lora()) freeze_groups(*out.model, o);
+  if (!o.tuner.lora())
+    choose_trainable(*out.model, {.ratio = o.tuner.freeze_parameters_ratio,
+                                  .frozen = o.tuner.freeze_parameters,
+                                  .trained = o.tuner.trainable_parameters,
+                                  .frozen_regex = o.tuner.freeze_parameters_regex,
+                                  .trained_regex = o.tuner.trainable_parameters_regex});
+  if (!o.tuner.lora()) freeze_groups(*out.model, o);
   std::set<std::string> trained;
-  if (!o.lora())
+  if (!o.tuner.lora())
     out.model->visit([&](const std::string& name, Param& p) {
       if (p.trainable) trained.insert(name);
     });
   const auto source = std::make_shared<const TensorFolder>(out.base);
   const auto quantised = quantised_weights(config, o.quantise, out.base);
-  if (quantised && !o.lora())
+  if (quantised && !o.tuner.lora())
     log_info("the weights of ", out.base.string(), " are quantised; all of them are trained, as ",
              float_type_name(out.dtype), ", and saved so");
   UnreadTensors unread = load_weights(
       *out.model, *source,
       {.dtype = out.dtype,
-       .device = o.sharding().on_host && mesh.size(Axis::DpShard) > 1 ? c10::Device(c10::kCPU) : device,
+       .device = o.mesh.sharding().on_host && mesh.size(Axis::DpShard) > 1 ? c10::Device(c10::kCPU) : device,
        .own = [&](const std::string& name) { return trained.count(name) > 0; },
-       .fresh = head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.seed)) : FreshValues(),
+       .fresh =
+           head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.common.seed)) : FreshValues(),
        .quantised = quantised.get(),
-       .made_plain = !o.lora()});
-  if (o.lora()) {
+       .made_plain = !o.tuner.lora()});
+  if (o.tuner.lora()) {
     attach_adapter(out, o);
   } else if (head == Head::Vocab && !quantised) {  // whoever runs them elsewhere finds them again
     for (auto* names : {&unread.ahead, &unread.speech})
@@ -198,25 +204,26 @@ std::optional<Reference> TunedModel::reference() const {
   return Reference::without_adapters(*model);
 }
 
-std::vector<std::pair<std::string, double>> TunedModel::learning_rates(const TrainCommandOptions& o) const {
-  if (!o.vit_lr && !o.aligner_lr) return {};
+std::vector<std::pair<std::string, double>> TunedModel::learning_rates(const TrainRun& o) const {
+  if (!o.tuner.vit_lr && !o.tuner.aligner_lr) return {};
   const auto* sight = dynamic_cast<const SeeingDecoder*>(model.get());
-  require(sight, Fault::Usage, o.vit_lr ? "--vit_lr" : "--aligner_lr", ": this model is its language model alone");
-  return rates_of_groups(sight->seeing(), o.lr(), o.vit_lr, o.aligner_lr);
+  require(sight, Fault::Usage, o.tuner.vit_lr ? "--vit_lr" : "--aligner_lr",
+          ": this model is its language model alone");
+  return rates_of_groups(sight->seeing(), o.lr(), o.tuner.vit_lr, o.tuner.aligner_lr);
 }
 
-void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
+void TunedModel::save(const fs::path& dir, const TrainRun& o) const {
   const bool first = model->mesh()->layout().first();
   // The first holds all there is.
   if (!first && model->mesh()->size({Axis::Pp, Axis::DpShard, Axis::Tp, Axis::Ep}) == 1) return;
   if (first) write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
   if (adapter) {
-    const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()},
-                             {"lorap_lr_ratio", o.lorap_lr_ratio ? Json(*o.lorap_lr_ratio) : Json()},
+    const Json additional = {{"lora_dtype", o.tuner.lora_dtype ? Json(*o.tuner.lora_dtype) : Json()},
+                             {"lorap_lr_ratio", o.tuner.lorap_lr_ratio ? Json(*o.tuner.lorap_lr_ratio) : Json()},
                              {"lorap_emb_lr", 1e-6}};
     return save_adapter(*model, *adapter, dir, additional);
   }
-  save_weights(*model, dir, o.max_shard_bytes, dtype, carried);
+  save_weights(*model, dir, o.folder.max_shard_bytes, dtype, carried);
   if (!first) return;
   Json saved = config;
   saved.erase("quantization_config");  // what was packed has been taken out

@@ -31,13 +31,13 @@ struct TunedModel {
   // The base model, where it is there still: what a LoRA run began from. Absent when weights of the base are changed
   // (full, modules_to_save, biases, PiSSA).
   std::optional<Reference> reference() const;
-  void save(const std::filesystem::path& dir, const TrainCommandOptions& options) const;
+  void save(const std::filesystem::path& dir, const TrainRun& options) const;
   // By the beginnings of parameters' names, where the options give towers rates of their own.
-  std::vector<std::pair<std::string, double>> learning_rates(const TrainCommandOptions& options) const;
+  std::vector<std::pair<std::string, double>> learning_rates(const TrainRun& options) const;
 };
 
 // `mesh` must outlive the model.
-TunedModel load_tuned_model(const TrainCommandOptions& options, Mesh& mesh, Head head);
+TunedModel load_tuned_model(const TrainRun& options, Mesh& mesh, Head head);
 
 // config.json of a model with this head, made of the one in `dir`; Fault::Usage when that has a head of another size.
 Json score_config(Json config, const ScoreHead& head, const std::filesystem::path& dir);

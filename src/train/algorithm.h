@@ -94,7 +94,7 @@ class Algorithm {
   virtual void restore(const Json& /*state*/) {}
 };
 
-// A constant in the algorithm's file makes it known: `const RegisterAlgorithm<Dpo> dpo("dpo");`. Algorithm::Options is
+// A constant in the algorithm's file makes it known: `const RegisterAlgorithm<Sft> sft("sft");`. Algorithm::Options is
 // the struct of its options.
 using MakeAlgorithm = std::function<std::unique_ptr<Algorithm>(const AlgorithmOptions&)>;
 template <class A>

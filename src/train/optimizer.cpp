@@ -11,7 +11,7 @@
 #include "base/nearest.h"
 #include "ops/ops.h"
 #include "tensor/dither.h"
-#include "train/optim_names.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 
@@ -157,14 +157,11 @@ std::map<std::string, std::string> parse_optim_args(const std::string& text) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
-  const auto is = [&](const char* a) { return spec.kind == a; };
-  const auto& known = optimizer_names();
-  require(std::find(known.begin(), known.end(), spec.kind) != known.end(), Fault::Usage, "--optim ", spec.kind,
-          " is not available; possible: ", join(known));
-  if (spec.muon) return make_muon(spec, std::move(groups));
-  if (is("sgd")) return make_sgd(spec, std::move(groups));
-  if (is("adafactor")) return make_adafactor(spec, std::move(groups));
-  return make_adamw(spec, std::move(groups), is("adamw_8bit") || is("adamw_bnb_8bit") || is("paged_adamw_8bit"));
+  const std::string name = optimizer_named(spec.kind);
+  require(!name.empty(), Fault::Usage, "--optim ", spec.kind, " is not available; possible: ", join(optimizer_names()));
+  const MakeOptimizer* make = Registry<MakeOptimizer>::of().find(name);
+  require(make, Fault::Bug, "the optimizer ", name, " is described and not there");
+  return (*make)(spec, std::move(groups));
 }
 
 }  // namespace apus

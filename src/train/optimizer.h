@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/registry.h"
 
 namespace apus {
 
@@ -38,8 +39,7 @@ enum class Rounding {
 };
 
 struct OptimizerSpec {
-  std::string kind = "adamw_torch";  // --optim
-  bool muon = false;                 // --optimizer muon: matrices by Muon, the rest by AdamW
+  std::string kind = "adamw";  // by any of its names (train/options/optimizer_info.h)
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   Rounding rounding = Rounding::Master;
   std::map<std::string, std::string> arguments;  // --optim_args key=value,...
@@ -119,10 +119,17 @@ class Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
 std::map<std::string, std::string> parse_optim_args(const std::string& text);  // "a=1,b=2"; also JSON-free spaces
 
-// The subclasses, one file each.
-std::unique_ptr<Optimizer> make_adamw(const OptimizerSpec& spec, std::vector<ParamGroup> groups, bool states_8bit);
-std::unique_ptr<Optimizer> make_sgd(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
-std::unique_ptr<Optimizer> make_adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
-std::unique_ptr<Optimizer> make_muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
+// A constant in the optimizer's file makes it known, under the name of its description:
+// `const RegisterOptimizer<Sgd> sgd("sgd");`
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const OptimizerSpec&, std::vector<ParamGroup>)>;
+template <class O>
+struct RegisterOptimizer {
+  explicit RegisterOptimizer(const char* name) {
+    Registry<MakeOptimizer>::of().add(
+        name, [](const OptimizerSpec& spec, std::vector<ParamGroup> groups) -> std::unique_ptr<Optimizer> {
+          return std::make_unique<O>(spec, std::move(groups));
+        });
+  }
+};
 
 }  // namespace apus

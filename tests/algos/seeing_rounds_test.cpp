@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions with images through whole rounds: of grpo, and of distillation; and who cannot be asked them.
+// SeenQuestions with images through whole rounds: of grpo, and of distillation; and who cannot be asked them.
 #include "algos/gkd.h"
 #include "data/encode/row_media.h"
 #include "media/processor.h"
@@ -58,9 +58,9 @@ Samples of_other_images(Samples samples) {
   return samples;
 }
 
-class Questions final : public SampleSource {
+class SeenQuestions final : public SampleSource {
  public:
-  explicit Questions(Samples samples) : samples_(std::move(samples)) {}
+  explicit SeenQuestions(Samples samples) : samples_(std::move(samples)) {}
   void start(int64_t) override { at_ = 0; }
   std::optional<Samples> next() override {
     return at_ < samples_.size() ? std::optional(Samples{samples_[at_++]}) : std::nullopt;
@@ -87,7 +87,7 @@ TEST(SeeingRounds, OfGrpo) {
       .max_steps = 2, .per_device_train_batch_size = 4 * questions, .gradient_accumulation_steps = 1};
   Grpo grpo(o);
   grpo.begin(student.setting(loop));
-  Questions source(seen.questions);
+  SeenQuestions source(seen.questions);
   Rollout rollout(*student.model, seen.options(), {.max_sequences = 8});
   student.train(grpo, source, &rollout, loop, 1e-3);
   ASSERT_EQ(student.history.size(), 2u);

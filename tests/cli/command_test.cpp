@@ -255,14 +255,14 @@ TEST(Commands, DeployTakesOtherProgramsNamesForItsEngine) {
 TEST(Commands, TrainingTakesWhatScriptsOfOthersSay) {
   const std::string model = testing::TempDir() + "apus-model";
   fs::create_directories(model);
-  TrainCommandOptions options;
+  TrainRun options;
   OptionTable table = OptionTable::of(options);
   table.parse({"--model", model, "--dataset", "rows.jsonl", "--tuner_type", "lora_llm", "--save_total_limit", "-1",
                "--experts_impl", "grouped_mm", "--encoding", "latin-1"});
   options.resolve(table);
   options.check();
-  EXPECT_TRUE(options.lora());
-  EXPECT_FALSE(options.save_total_limit.has_value());  // all stay
+  EXPECT_TRUE(options.tuner.lora());
+  EXPECT_FALSE(options.loop.save_total_limit.has_value());  // all stay
   EXPECT_TRUE(has(join(table.notes, "\n"), "--experts_impl has no effect"));
   table.parse({"--encoding", "klingon"});
   EXPECT_THROW(options.check(), Error);

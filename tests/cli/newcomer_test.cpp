@@ -210,7 +210,7 @@ TEST(Newcomer, AFolderOfRunsStandsForItsNewestCheckpoint) {
   EXPECT_EQ(with.adapter(), adapter.string());
   EXPECT_TRUE(mentions(note, "its newest checkpoint is taken")) << note;
   EXPECT_EQ(resolved<InferOptions>({"--model", models.string()}).first.model, model.string());
-  EXPECT_EQ(resolved<TrainCommandOptions>({"--model", models.string(), "--dataset", "r"}).first.model, model.string());
+  EXPECT_EQ(resolved<TrainRun>({"--model", models.string(), "--dataset", "r"}).first.model.model, model.string());
   EXPECT_EQ(resolved<ExportOptions>({"--adapters", adapters.string()}).first.adapters[0], adapter.string());
   const auto wrong = [](const std::vector<std::string>& arguments) {
     return test::refusal(Fault::Usage, [&] { resolved<InferOptions>(arguments); });

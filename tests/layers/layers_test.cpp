@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <regex>
 #include <set>
@@ -200,6 +201,54 @@ TEST(Layers, TheSourcesKeepTheRules) {
   ASSERT_GT(sources.size(), 30u);
   ASSERT_TRUE(rule.folders.count("base") && rule.folders.count("engine/schedule"));
   for (const auto& violation : violations(sources, rule)) ADD_FAILURE() << violation;
+}
+
+// Which folders each stands on, the topmost first. What another one of them stands on already is left out, so that the
+// arrows are as few as they can be; every folder stands on base.
+std::string picture(const Sources& sources) {
+  std::map<std::string, std::set<std::string>> stands_on;
+  for (const auto& [path, text] : sources)
+    for (const auto& include : includes_of(text))
+      if (include.own && folder_of(include.path) != folder_of(path))
+        stands_on[folder_of(path)].insert(folder_of(include.path));
+  const std::function<bool(const std::string&, const std::string&)> reaches = [&](const std::string& from,
+                                                                                  const std::string& to) {
+    const auto& below = stands_on[from];
+    return below.count(to) > 0 ||
+           std::any_of(below.begin(), below.end(), [&](const std::string& next) { return reaches(next, to); });
+  };
+  std::string out;
+  for (auto folder = kOrder.rbegin(); folder != kOrder.rend(); ++folder) {
+    const std::set<std::string> below = stands_on[*folder];
+    std::string line = *folder + std::string(13 - folder->size(), ' ') + "->";
+    for (const std::string& one : below) {
+      const bool by_another = std::any_of(
+          below.begin(), below.end(), [&](const std::string& other) { return other != one && reaches(other, one); });
+      if (!by_another) line += " " + one;
+    }
+    if (!below.empty()) out += line + "\n";
+  }
+  return out;
+}
+
+TEST(Layers, ThePageHoldsThePicture) {
+  const std::string drawn = picture(read_sources(test::source_dir() / "src"));
+  EXPECT_NE(read_file(test::source_dir() / "docs/architecture.md").find(drawn), std::string::npos)
+      << "docs/architecture.md, under \"The house\", should hold:\n"
+      << drawn;
+  EXPECT_EQ(
+      picture({{"cli/a.h", "#include \"text/b.h\"\n#include \"base/c.h\"\n"}, {"text/b.h", "#include \"base/c.h\"\n"}}),
+      "cli          -> text\ntext         -> base\n");
+}
+
+// What differs from algorithm to algorithm is said where it is described, and a rule reads that.
+TEST(Layers, NoAlgorithmIsNamedElsewhere) {
+  static const std::regex named("(^|[^A-Za-z0-9_])(dpo|kto|orpo|cpo|simpo|grpo|ppo|gkd)([^A-Za-z0-9_]|$)");
+  for (const auto& [path, text] : read_sources(test::source_dir() / "src")) {
+    std::smatch match;
+    if (folder_of(path) != "algos" && std::regex_search(text, match, named))
+      ADD_FAILURE() << path << " names the algorithm " << match[2];
+  }
 }
 
 // Two classes of one name in one namespace: the linker takes the functions of one of them for both, and tells nobody.

@@ -62,10 +62,10 @@ std::unique_ptr<SampleSource> sharded_rows(int rank, int ranks) {
 
 Json train_sharded(const ShardedRun& s, World& world) {
   at::set_num_threads(1);
-  TrainOptions o;
+  ShardingOptions o;
   o.deepspeed = s.strategy == "kept" ? "zero3" : s.strategy;
   OptionTable notes;
-  o.resolve_sharding(notes);
+  o.resolve(notes);
   Sharding sharding = o.sharding();
   sharding.release_after_forward = s.strategy != "kept";
   Mesh mesh(world, mesh_sizes(o, world.size(), world.size())), rows(world, {.cp = static_cast<int>(s.sharers)});

@@ -81,7 +81,7 @@ class TrainCommands : public ::testing::Test {
     return words;
   }
   static void sft(const std::string& out, const std::vector<std::string>& more) {
-    const auto options = parsed<TrainCommandOptions>(sft_words(out, more));
+    const auto options = parsed<TrainRun>(sft_words(out, more));
     ASSERT_EQ(apus_run_command("train", &options), 0);
   }
   static std::vector<Json> lines(const fs::path& path) {
@@ -183,15 +183,15 @@ TEST_F(TrainCommands, GoesOnInItsFolderFromTheNewestCheckpoint) {
     return sft_words("again", more);
   };
   const auto run = [&](const std::string& steps, const std::vector<std::string>& more) {
-    const auto options = parsed<TrainCommandOptions>(words(steps, more));
+    const auto options = parsed<TrainRun>(words(steps, more));
     ASSERT_EQ(apus_run_command("train", &options), 0);
   };
   run("4", {"--resume_from_checkpoint", "auto"});  // there is none, and a new run begins
-  test::expect_says(test::refusal(Fault::Usage, [&] { parsed<TrainCommandOptions>(words("6", {})); }),
+  test::expect_says(test::refusal(Fault::Usage, [&] { parsed<TrainRun>(words("6", {})); }),
                     "holds checkpoint-4 of an earlier run, and this one would begin at step 1 beside it");
   fs::create_directory(dir() / "again/checkpoint-5");  // not whole
   for (const char* word : {"true", "last"})
-    EXPECT_EQ(parsed<TrainCommandOptions>(words("9", {"--resume_from_checkpoint", word})).resume_from_checkpoint,
+    EXPECT_EQ(parsed<TrainRun>(words("9", {"--resume_from_checkpoint", word})).folder.resume_from_checkpoint,
               (dir() / "again/checkpoint-4").string());
   fs::remove(dir() / "again/checkpoint-5");
   run("9", {"--resume_from_checkpoint", "auto"});
@@ -227,7 +227,7 @@ TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   const auto a = lines(dir() / "cached/logging.jsonl"), b = lines(dir() / "uncached/logging.jsonl");
   EXPECT_EQ(a.front()["loss"], b.front()["loss"]);
   EXPECT_EQ(a.back()["val_dataset"], b.back()["val_dataset"]);
-  const auto other = parsed<TrainCommandOptions>(
+  const auto other = parsed<TrainRun>(
       sft_words("refused", {"--cached_dataset", (dir() / "cache/train").string(), "--max_length", "32"}));
   try {
     apus_run_command("train", &other);
@@ -395,7 +395,7 @@ TEST_F(TrainCommands, AFolderThatARunWritesInIsRefused) {
 TEST_F(TrainCommands, AResumedRunSaysWhatWasChanged) {
   const std::string rows = (island() / "heldout.jsonl").string();
   sft("changed", {"--dataset", rows, "--save_steps", "1"});
-  const auto options = parsed<TrainCommandOptions>(
+  const auto options = parsed<TrainRun>(
       sft_words("changed_on", {"--dataset", rows, "--lora_alpha", "64", "--use_rslora", "true",
                                "--resume_from_checkpoint", (dir() / "changed/checkpoint-1").string()}));
   try {
@@ -470,7 +470,7 @@ TEST_F(TrainCommands, UpdatesInBackwardGiveTheSameCheckpoint) {
         << file;
   const auto refused = [&](std::vector<std::string> more, const char* why) {
     try {
-      parsed<TrainCommandOptions>(sft_words("refused", with(std::move(more))));
+      parsed<TrainRun>(sft_words("refused", with(std::move(more))));
       ADD_FAILURE() << "must be refused: " << why;
     } catch (const Error& e) {
       EXPECT_EQ(e.at.fault, Fault::Usage);
@@ -564,8 +564,8 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   std::vector<std::string> words =
       sft_words("hub", {"--dataset", "island/questions#9", "--use_hf", "true", "--hub_token", "secret"});
   words[1] = "island/tiny";
-  const auto options = parsed<TrainCommandOptions>(words);
-  EXPECT_EQ(fs::path(options.model), dir() / "hub_cache/models--island--tiny/snapshots" / kCommit);
+  const auto options = parsed<TrainRun>(words);
+  EXPECT_EQ(fs::path(options.model.model), dir() / "hub_cache/models--island--tiny/snapshots" / kCommit);
   ASSERT_EQ(apus_run_command("train", &options), 0);
   EXPECT_NE(lines(dir() / "hub/logging.jsonl").back()["train_dataset"].get<std::string>().find("size=9"),
             std::string::npos);
@@ -573,14 +573,14 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   EXPECT_EQ(args.find("secret"), std::string::npos);
   EXPECT_EQ(Json::parse(args)["model"], "island/tiny");
   // By the id of args.json.
-  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model, options.model);
+  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model, options.model.model);
   bool with_token = false;
   for (const std::string& request : hub.requests())
     with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;
   EXPECT_TRUE(with_token);
 
   words[1] = "island/none";
-  EXPECT_THROW(parsed<TrainCommandOptions>(words), Error);
+  EXPECT_THROW(parsed<TrainRun>(words), Error);
   ::unsetenv("HF_ENDPOINT"), ::unsetenv("HF_HUB_CACHE");
 }
 

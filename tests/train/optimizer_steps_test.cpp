@@ -27,8 +27,13 @@ const std::vector<OptimizerSpec>& specs() {
       {},
       {.kind = "adamw_8bit"},
       {.kind = "adafactor"},
-      {.muon = true},
-      {.kind = "sgd", .arguments = {{"momentum", "0.9"}, {"dampening", "0.5"}}}};
+      {.kind = "muon"},
+      {.kind = "sgd", .arguments = {{"momentum", "0.9"}, {"dampening", "0.5"}}},
+      {.kind = "lion"},
+      {.kind = "ademamix"},
+      {.kind = "adagrad"},
+      {.kind = "rmsprop"},
+      {.kind = "stable_adamw"}};
   return all;
 }
 

@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{"eight_bit", at::kBFloat16, {.kind = "adamw_8bit"}, false},
                       Variant{"adafactor", at::kFloat, {.kind = "adafactor"}, false},
                       Variant{"sgd", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, false},
-                      Variant{"muon", at::kFloat, {.muon = true}, false}, Variant{"lora", at::kFloat, {}, true},
+                      Variant{"muon", at::kFloat, {.kind = "muon"}, false}, Variant{"lora", at::kFloat, {}, true},
                       Variant{"pissa", at::kFloat, {}, true}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -81,9 +81,7 @@ TEST_P(OtherTraining, FollowsF64) {
   auto model = golden::owned_model(c.dir / "checkpoint");
   if (lora) load_adapter(*model, c.dir / hyper["adapter"].get<std::string>());
   const std::string optim = hyper["optim"];
-  const OptimizerSpec spec{.kind = optim == "muon" ? "adamw_torch" : optim,
-                           .muon = optim == "muon",
-                           .arguments = hyper.value("arguments", std::map<std::string, std::string>())};
+  const OptimizerSpec spec{.kind = optim, .arguments = hyper.value("arguments", std::map<std::string, std::string>())};
   const SftOptions sft{.label_smoothing_factor = hyper.value("label_smoothing", 0.0),
                        .enable_dft_loss = hyper.value("dft", false)};
   TestRun run(std::move(model), hyper, golden::train_batches(c, lora ? "train/" : ""), {}, spec, sft);

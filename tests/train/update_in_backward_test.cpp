@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         BackwardVariant{"experts", "qwen3_moe_norm", at::kFloat, {}, kSelective},
         BackwardVariant{"adafactor", "train_qwen2", at::kFloat, {.kind = "adafactor"}, {}},
         BackwardVariant{"sgd", "train_qwen2", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, kWhole},
-        BackwardVariant{"muon", "train_qwen2", at::kFloat, {.muon = true}, kSelective}),
+        BackwardVariant{"muon", "train_qwen2", at::kFloat, {.kind = "muon"}, kSelective}),
     [](const auto& info) { return std::string(info.param.name); });
 
 const BackwardVariant kPlain{"f32", "train_qwen2", at::kFloat, {}, {}};

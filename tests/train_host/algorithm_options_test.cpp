@@ -9,8 +9,8 @@
 namespace apus {
 namespace {
 
-TrainCommandOptions parsed(const std::string& algorithm, const std::vector<std::string>& arguments) {
-  TrainCommandOptions options(algorithm);
+TrainRun parsed(const std::string& algorithm, const std::vector<std::string>& arguments) {
+  TrainRun options(algorithm);
   OptionTable table = OptionTable::of(options);
   table.parse(arguments);
   options.resolve(table);
@@ -35,9 +35,9 @@ TEST(Algorithms, AreCommandsOrChosenByOneWithTheirOwnOptions) {
   }
   EXPECT_EQ(find_command("pt")->make()->table.json()["loss_scale"], "all");
   EXPECT_EQ(find_command("sft")->make()->table.json()["loss_scale"], "default");
-  EXPECT_EQ(parsed("pt", {}).use_chat_template, false);
-  EXPECT_EQ(parsed("pt", {"--use_chat_template", "true"}).use_chat_template, true);
-  EXPECT_THROW(TrainCommandOptions("of nothing"), Error);
+  EXPECT_EQ(parsed("pt", {}).prompt.use_chat_template, false);
+  EXPECT_EQ(parsed("pt", {"--use_chat_template", "true"}).prompt.use_chat_template, true);
+  EXPECT_THROW(TrainRun("of nothing"), Error);
 }
 
 TEST(Algorithms, OfOneCommandAreChosenByAnOption) {
@@ -61,11 +61,11 @@ TEST(Algorithms, OfOneCommandAreChosenByAnOption) {
 TEST(Algorithms, RefuseAReferenceThatIsNotUsed) {
   const auto refused = [](std::vector<std::string> more) {
     more.insert(more.end(), {"--model", "m", "--dataset", "d"});
-    TrainCommandOptions options("dpo");
+    TrainRun options("dpo");
     OptionTable table = OptionTable::of(options);
     table.parse(more);
     try {
-      options.own.check(options, 1);
+      options.own.check(options.loop, 1);
       options.reference.check(options.own.uses_reference());
     } catch (const Error& error) {
       return std::string(error.what());
@@ -102,7 +102,7 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
     for (const auto& [name, value] : settings.items()) names.insert(name);
     return names;
   };
-  const TrainCommandOptions lora = parsed("sft", {"--lora_rank", "4"});
+  const TrainRun lora = parsed("sft", {"--lora_rank", "4"});
   EXPECT_EQ(keys(lora.exact), (std::set<std::string>{"tuner_type",
                                                      "per_device_train_batch_size",
                                                      "lora_rank",

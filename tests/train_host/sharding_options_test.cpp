@@ -22,7 +22,7 @@ Asked asked(const std::optional<std::string>& deepspeed, const std::optional<std
   ShardingOptions o;
   OptionTable table;
   o.deepspeed = deepspeed, o.fsdp = fsdp, o.fsdp_config = config;
-  o.resolve_sharding(table);
+  o.resolve(table);
   std::string notes;
   for (const std::string& note : table.notes) notes += note + "\n";
   return {o.sharding(), notes, o.claims()};
@@ -52,10 +52,10 @@ TEST(ShardingOptions, Words) {
   ShardingOptions small;
   OptionTable table;
   small.deepspeed = "zero3", small.shard_group_size = 4;
-  small.resolve_sharding(table);
+  small.resolve(table);
   EXPECT_EQ(small.sharding().group, 4);
   small.deepspeed = "zero2";
-  expect_refused("--shard_group_size is of weights", [&] { small.resolve_sharding(table); });
+  expect_refused("--shard_group_size is of weights", [&] { small.resolve(table); });
   expect_refused("belongs to --fsdp", [] { asked({}, {}, {{"fsdp_version", 2}}); });
   EXPECT_EQ(asked({}, "fsdp2", {{"activation_cpu_offload", true}}).sharding.stage, 3) << "a note says what is done";
   expect_refused("must be true or false", [] { asked({}, "fsdp2", {{"reshard_after_forward", "perhaps"}}); });

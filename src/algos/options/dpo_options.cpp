@@ -60,6 +60,7 @@ namespace {
 const RegisterAlgorithmOptions<DpoOptions> dpo(
     "dpo", {.summary = "pairs of answers: the chosen one becomes likelier than the rejected one, against a reference",
             .command = "rlhf",
+            .usual = true,
             .examples = {"rlhf --rlhf_type dpo --model DIR --dataset pairs.jsonl --output_dir out"},
             .defaults = preference_defaults(),
             .row_texts = 2});

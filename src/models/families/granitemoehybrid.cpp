@@ -30,7 +30,7 @@ DecoderSpec read(const Config& c) {
     spec.feed_forward.assign(spec.feed_forward.size(),
                              DenseSpec{.ffn = shared,
                                        .kind = FeedForwardKind::FusedGate,
-                                       .names = {.in = "input_linear", .down = "output_linear"}});
+                                       .names = {.up = "input_linear", .down = "output_linear"}});
   }
   MambaForm form = read_mamba(c, {.inner = c.integer("mamba_expand", 2) * spec.shape.hidden});
   form.norm_groups = form.groups;

@@ -58,7 +58,7 @@ DecoderSpec read(const Config& c) {
   const auto is = [&](int64_t layer, const char* kind) { return types[static_cast<size_t>(layer)] == kind; };
   use_kind(spec, FeedForwardKind::Plain, c.flag("mlp_bias", false));
   for (FeedForwardSpec& each : spec.feed_forward)
-    std::get<DenseSpec>(each).names = {.in = "up_proj", .down = "down_proj"};
+    std::get<DenseSpec>(each).names = {.up = "up_proj", .down = "down_proj"};
   const int64_t groups = either(c, "n_groups", "mamba_n_groups", 8);
   const MambaForm form{.heads = c.integer("mamba_num_heads", 128),
                        .head_dim = c.integer("mamba_head_dim", 64),
@@ -90,7 +90,7 @@ DecoderSpec read(const Config& c) {
                            .shared = "shared_experts",
                            .shared_is_gated = false,
                            .shared_kind = FeedForwardKind::Plain,
-                           .of_shared = {.in = "up_proj", .down = "down_proj"}}},
+                           .of_shared = {.up = "up_proj", .down = "down_proj"}}},
                 [&](int64_t layer) { return is(layer, "moe"); });
   }
   for (int64_t i = 0; i < spec.shape.layers; ++i)

@@ -110,6 +110,7 @@ inline std::string chooser_of(const std::string& command) { return command == "s
 struct AlgorithmInfo {
   std::string summary;
   std::string command = {};  // of several algorithms, among which an option chooses; empty: a command of its own
+  bool usual = false;        // the one of its command where nothing chooses
   std::vector<std::string> examples;  // without the program's name
   Json defaults = Json::object();     // options of the command that have another default here
   bool asks_rows = false;             // rows are questions that the model answers; all their columns are kept
@@ -124,11 +125,11 @@ struct AlgorithmInfo {
   int64_t row_texts = 1;              // texts of a row that go through the model together: 2 of a pair
   std::function<AlgorithmOptions()> options = {};
   bool rolls_out() const { return asks_rows || may_answer; }
-  // "apus pt", "--rlhf_type dpo": how people know the algorithm of this name.
+  // "apus NAME", "--rlhf_type NAME": how people know the algorithm of this name.
   std::string asked_as(const std::string& name) const {
     return command.empty() ? "apus " + name : str("--", chooser_of(command), " ", name);
   }
-  // "pt", "rlhf --rlhf_type dpo".
+  // "NAME", "rlhf --rlhf_type NAME".
   std::string command_line(const std::string& name) const {
     return command.empty() ? name : str(command, " --", chooser_of(command), " ", name);
   }
@@ -141,6 +142,13 @@ struct RegisterAlgorithmOptions {
     Registry<AlgorithmInfo>::of().add(name, std::move(info));
   }
 };
+
+// The one that a command means where nothing chooses.
+inline std::string usual_algorithm(const std::string& command) {
+  for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all())
+    if (info.command == command && info.usual) return name;
+  return command;
+}
 
 // The algorithms of a command, by name.
 inline std::vector<std::string> algorithms_of(const std::string& command) {

@@ -47,6 +47,9 @@ void LoopOptions::fields(OptionTable& v) {
       .choices({"probs", "position"})
       .noted();
   v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
+  v("per_device_eval_batch_size", per_device_eval_batch_size, "rows of a micro-batch in evaluations, on each device")
+      .at_least(1)
+      .alias("eval_batch_size", "its old name");
 }
 
 void LoopOptions::saving_fields(OptionTable& v) {

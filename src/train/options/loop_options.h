@@ -14,7 +14,7 @@ struct LoopOptions {
   int64_t max_steps = -1;  // > 0 wins over epochs
   double num_train_epochs = 3;
   std::optional<double> max_epochs;  // the end after so many passes, whatever max_steps says
-  int64_t per_device_train_batch_size = 1;
+  int64_t per_device_train_batch_size = 1, per_device_eval_batch_size = 1;
   std::optional<int64_t> gradient_accumulation_steps;
   double max_grad_norm = 1;         // 0: no clipping
   bool update_in_backward = false;  // train/update_in_backward.h

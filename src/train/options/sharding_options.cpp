@@ -57,6 +57,7 @@ bool offloads(const Json& zero, const char* key, const std::string& path) {
 }  // namespace
 
 void ShardingOptions::fields(OptionTable& v) {
+  v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
   v("deepspeed", deepspeed,
     "several processes share out: zero1 the optimizer's state, zero2 gradients too, zero3 weights too; _offload keeps "
     "that on the host; or a DeepSpeed JSON file")
@@ -103,6 +104,12 @@ void ShardingOptions::fields(OptionTable& v) {
       .must_match();
   v("fsdp_config", fsdp_config,
     "settings of --fsdp: {\"reshard_after_forward\": false} keeps weights for the backward pass");
+  v("broadcast_weights", broadcast_weights,
+    "several processes: rank 0 sends its weights to all, instead of refusing where they differ");
+  v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
+      .at_least(1)
+      .at_most(16384)
+      .alias("ddp_bucket_mb");
 }
 
 // A type by the name that a file gives it: float32, fp32, torch.float32.
@@ -241,7 +248,7 @@ void ShardingOptions::read_fsdp_config(const Json& config, const std::string& wh
                           " (each layer is gathered by itself; checkpoints hold a slice of the state from each rank)"));
 }
 
-void ShardingOptions::resolve_sharding(OptionTable& v) {
+void ShardingOptions::resolve(OptionTable& v) {
   sharding_ = {}, claims_.clear();
   sharding_.wide_sums = grad_reduce_in_fp32.value_or(false);
   require(!deepspeed || !fsdp, Fault::Usage, "give --deepspeed or --fsdp, not both: each says what is shared out");
@@ -282,6 +289,20 @@ void ShardingOptions::take_shard_group() {
   require(sharding_.stage == 3, Fault::Usage,
           "--shard_group_size is of weights that are shared out: give --deepspeed zero3, or --fsdp hybrid_shard");
   sharding_.group = *shard_group_size;
+}
+
+void ShardingOptions::check_claims(const LoopOptions& loop, int64_t ranks) const {
+  const int64_t readers = std::max<int64_t>(1, ranks / row_sharers()), micro_batches = loop.accumulation(readers),
+                rows = loop.per_device_train_batch_size;
+  const std::map<std::string, double> here = {
+      {"gradient_accumulation_steps", static_cast<double>(micro_batches)},
+      {"train_micro_batch_size_per_gpu", static_cast<double>(rows)},
+      {"gradient_clipping", loop.max_grad_norm},
+      {"train_batch_size", static_cast<double>(micro_batches * rows * readers)}};
+  for (const Claim& claim : claims_)
+    require(parse_json(claim.value, claim.key).get<double>() == here.at(claim.key), Fault::Usage, *deepspeed, ": ",
+            claim.key, " is ", claim.value, ", and ", json_text(here.at(claim.key)),
+            " by the options: make them the same, or write \"auto\"");
 }
 
 }  // namespace apus

@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "parallel/placement/stages.h"
+#include "train/options/loop_options.h"
 
 namespace apus {
 
@@ -38,10 +39,13 @@ struct ShardingOptions {
   int64_t pipeline_model_parallel_size = 1;
   std::optional<int64_t> decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers;
   std::string pipeline_model_parallel_layout;
+  double ddp_timeout = 1800;  // seconds
+  int64_t ddp_bucket_cap_mb = 25;
+  bool broadcast_weights = false;
 
   void fields(OptionTable& v);
   // Reads the files that are named; what has no meaning here is said in a note.
-  void resolve_sharding(OptionTable& v);
+  void resolve(OptionTable& v);
   const Sharding& sharding() const { return sharding_; }
   int64_t row_sharers() const {  // read the same rows
     return sequence_parallel_size * tensor_model_parallel_size * pipeline_model_parallel_size;
@@ -61,6 +65,7 @@ struct ShardingOptions {
     std::string key, value;
   };
   const std::vector<Claim>& claims() const { return claims_; }
+  void check_claims(const LoopOptions& loop, int64_t ranks) const;
 
  private:
   void read_deepspeed(const std::string& path, OptionTable& v);

@@ -43,7 +43,7 @@ bool entropy_collapsed(const Json& line) {
   return (entropy && *entropy < 0.02) || (of_ppo && *of_ppo < 0.02);
 }
 
-// Of grpo and its kin alone: elsewhere "kl" is of whole answers.
+// Of algorithms that compare answers of a group: elsewhere "kl" is of whole answers.
 bool divergence_ran_away(const Json& line) {
   const auto kl = number_in(line, "kl");
   return kl && line.contains("frac_reward_zero_std") && *kl > 1;

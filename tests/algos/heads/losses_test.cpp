@@ -21,7 +21,7 @@ at::Tensor in_double(const std::vector<double>& values, std::vector<int64_t> sha
   return at::tensor(values, at::kDouble).view(shape);
 }
 
-void expect_values(const at::Tensor& got, const std::vector<double>& wanted) {
+void expect_numbers(const at::Tensor& got, const std::vector<double>& wanted) {
   ASSERT_EQ(got.numel(), std::ssize(wanted));
   const at::Tensor flat = got.reshape({-1});
   for (int64_t i = 0; i < got.numel(); ++i)
@@ -49,14 +49,14 @@ TEST(LabelLosses, AreWhatTheFormulasGive) {
   const at::Tensor logit_SN = in_double({1, 2, 3, 0, 0, -1}, {2, 3});
   const at::Tensor label_S = at::tensor(std::vector<int64_t>{2, 0}, at::kLong);
   const double sum = std::exp(1) + std::exp(2) + std::exp(3);
-  expect_values(label_losses(logit_SN, label_S, Problem::Single), {std::log(sum) - 3, std::log(2 + std::exp(-1))});
-  expect_values(labelled_right(logit_SN, label_S, Problem::Single), {1, 1});
+  expect_numbers(label_losses(logit_SN, label_S, Problem::Single), {std::log(sum) - 3, std::log(2 + std::exp(-1))});
+  expect_numbers(labelled_right(logit_SN, label_S, Problem::Single), {1, 1});
   const at::Tensor holds_SN = in_double({0, 0, 1, 1, 1, 0}, {2, 3});
   const auto plus = [](double x) { return std::log1p(std::exp(x)); };
-  expect_values(label_losses(logit_SN, holds_SN, Problem::Multi),
-                {(plus(1) + plus(2) + plus(-3)) / 3, (2 * plus(0) + plus(-1)) / 3});
-  expect_values(labelled_right(logit_SN, holds_SN, Problem::Multi), {0, 1});
-  expect_values(label_losses(logit_SN, holds_SN, Problem::Regression), {(1 + 4 + 4) / 3.0, (1 + 1 + 1) / 3.0});
+  expect_numbers(label_losses(logit_SN, holds_SN, Problem::Multi),
+                 {(plus(1) + plus(2) + plus(-3)) / 3, (2 * plus(0) + plus(-1)) / 3});
+  expect_numbers(labelled_right(logit_SN, holds_SN, Problem::Multi), {0, 1});
+  expect_numbers(label_losses(logit_SN, holds_SN, Problem::Regression), {(1 + 4 + 4) / 3.0, (1 + 1 + 1) / 3.0});
   EXPECT_THROW(problem_named("ranking"), Error);
 }
 
@@ -74,9 +74,9 @@ TEST(RankLosses, FindTheFirstOfEachList) {
   const std::vector<int64_t> begins = list_begins({1, 0, 0, 1, 1, 0});
   EXPECT_EQ(begins, (std::vector<int64_t>{0, 3, 4}));
   const double first = std::log(std::exp(1) + std::exp(2) + 1) - 1, last = std::log(std::exp(3) + std::exp(1)) - 3;
-  expect_values(listwise_losses(score_N, begins, 1, 2), {first, last});  // a list of one is left out
-  expect_values(listwise_losses(score_N, begins, 1, 3), {first});
-  expect_values(listwise_losses(score_N, begins, 2, 3), {std::log(std::exp(0.5) + std::exp(1) + 1) - 0.5});
+  expect_numbers(listwise_losses(score_N, begins, 1, 2), {first, last});  // a list of one is left out
+  expect_numbers(listwise_losses(score_N, begins, 1, 3), {first});
+  expect_numbers(listwise_losses(score_N, begins, 2, 3), {std::log(std::exp(0.5) + std::exp(1) + 1) - 0.5});
   EXPECT_EQ(listwise_losses(score_N, begins, 1, 9).numel(), 0);
   expect_gradient(score_N, [&](const at::Tensor& x) { return listwise_losses(x, begins, 0.7, 2); });
   const RankQuality second = rank_quality({1, 2, 0}), best = rank_quality({3, 2}), tie = rank_quality({1, 1});
@@ -88,13 +88,13 @@ TEST(RankLosses, FindTheFirstOfEachList) {
 
 TEST(VectorLosses, OfPairsAreWhatTheFormulasGive) {
   const at::Tensor cosine_P = in_double({0.9, 0.2, 0.8, -0.1}, {4}), label_P = in_double({1, 1, 0, 0}, {4});
-  expect_values(cosine_losses(cosine_P, label_P), {0.01, 0.64, 0.64, 0.01});
-  expect_values(contrastive_losses(cosine_P, label_P), {0.005, 0.32, 0.045, 0});
+  expect_numbers(cosine_losses(cosine_P, label_P), {0.01, 0.64, 0.64, 0.01});
+  expect_numbers(contrastive_losses(cosine_P, label_P), {0.005, 0.32, 0.045, 0});
   // Like pairs farther apart than 0.2, unlike ones nearer than 0.8.
-  expect_values(online_contrastive_losses(cosine_P, label_P), {0, 0.64, 0.09, 0});
+  expect_numbers(online_contrastive_losses(cosine_P, label_P), {0, 0.64, 0.09, 0});
   // One of a kind: the mean of the own kind bounds the other, so nothing of it is chosen.
-  expect_values(online_contrastive_losses(cosine_P.narrow(0, 1, 2), label_P.narrow(0, 1, 2)), {0, 0});
-  expect_values(online_contrastive_losses(cosine_P.narrow(0, 0, 2), label_P.narrow(0, 0, 2)), {0, 0.64});
+  expect_numbers(online_contrastive_losses(cosine_P.narrow(0, 1, 2), label_P.narrow(0, 1, 2)), {0, 0});
+  expect_numbers(online_contrastive_losses(cosine_P.narrow(0, 0, 2), label_P.narrow(0, 0, 2)), {0, 0.64});
   for (auto* const loss : {cosine_losses, contrastive_losses, online_contrastive_losses})
     expect_gradient(cosine_P, [&](const at::Tensor& x) { return loss(x, label_P); });
 }
@@ -127,19 +127,19 @@ struct Infonce {
 TEST(VectorLosses, InfonceComparesWithAllOrWithTheOwn) {
   const Infonce i;
   const double right0 = std::cos(0.2), right1 = std::cos(0.2);
-  expect_values(i.losses({}),
-                {Infonce::nll(right0, i.likeness(0.1, 0, 5), 0.1), Infonce::nll(right1, i.likeness(2.0, 0, 5), 0.1)});
-  expect_values(i.losses({.temperature = 0.5, .use_batch = false}),
-                {Infonce::nll(right0, i.likeness(0.1, 0, 2), 0.5), Infonce::nll(right1, i.likeness(2.0, 2, 5), 0.5)});
+  expect_numbers(i.losses({}),
+                 {Infonce::nll(right0, i.likeness(0.1, 0, 5), 0.1), Infonce::nll(right1, i.likeness(2.0, 0, 5), 0.1)});
+  expect_numbers(i.losses({.temperature = 0.5, .use_batch = false}),
+                 {Infonce::nll(right0, i.likeness(0.1, 0, 2), 0.5), Infonce::nll(right1, i.likeness(2.0, 2, 5), 0.5)});
 }
 
 TEST(VectorLosses, InfonceLeavesOutFakesAndTakesInOthers) {
   Infonce i;
   i.document[3] = 0.1;  // of the second query, and the very text of the first
   // For the first query only what is at most 0.005 liker than its document stays.
-  expect_values(i.losses({.mask_fake_negative = true, .fake_neg_margin = 0.005}),
-                {Infonce::nll(std::cos(0.2), {std::cos(0.2), std::cos(0.9), std::cos(2.1), std::cos(2.9)}, 0.1),
-                 Infonce::nll(std::cos(0.2), i.likeness(2.0, 0, 5), 0.1)});
+  expect_numbers(i.losses({.mask_fake_negative = true, .fake_neg_margin = 0.005}),
+                 {Infonce::nll(std::cos(0.2), {std::cos(0.2), std::cos(0.9), std::cos(2.1), std::cos(2.9)}, 0.1),
+                  Infonce::nll(std::cos(0.2), i.likeness(2.0, 0, 5), 0.1)});
   std::vector<double> with_queries = i.likeness(0.1, 0, 5), with_documents = with_queries;
   with_queries.push_back(std::cos(1.9));
   for (const size_t d : {1, 2, 3, 4}) with_documents.push_back(std::cos(i.document[0] - i.document[d]));

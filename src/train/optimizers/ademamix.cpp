@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdEMAMix: AdamW whose step is the usual momentum and `alpha` times a second one that forgets slowly. Both alpha and
+// the slow decay may rise over the first updates (t_alpha, t_beta3), as the paper has it.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cmath>
+
+#include "train/optim_arguments.h"
+#include "train/optimizer.h"
+
+namespace apus {
+namespace {
+
+class AdEMAMix final : public Optimizer {
+ public:
+  AdEMAMix(const OptimizerSpec& spec, std::vector<ParamGroup> groups)
+      : Optimizer("ademamix", std::move(groups), spec.rounding),
+        beta1_(spec.beta1),
+        beta2_(spec.beta2),
+        eps_(spec.eps) {
+    OptimArguments a("ademamix", spec.arguments);
+    beta3_ = a.number("beta3", 0.9999), alpha_ = a.number("alpha", 5), t_alpha_ = a.number("t_alpha", 0),
+    t_beta3_ = a.number("t_beta3", 0);
+    a.done();
+    require(beta1_ > 0 && beta3_ > 0 && beta3_ < 1 && alpha_ >= 0, Fault::Usage,
+            "--optim ademamix: --adam_beta1 and beta3 must be between 0 and 1, alpha 0 or more");
+  }
+
+ private:
+  void init(Slot& slot) const override {
+    const at::Tensor& p = slot.param->tensor;
+    for (const char* name : {"exp_avg", "exp_avg_slow", "exp_avg_sq"})
+      slot.state[name] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+  }
+  double alpha(double step) const { return t_alpha_ > 0 ? std::min(step * alpha_ / t_alpha_, alpha_) : alpha_; }
+  double beta3(double step) const {
+    if (t_beta3_ <= 0) return beta3_;
+    const double fast = std::log(beta1_), slow = std::log(beta3_), part = step / t_beta3_;
+    return std::min(std::exp(fast * slow / ((1 - part) * slow + part * fast)), beta3_);
+  }
+  void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
+    change_in_f32(slot, param, u, [&](at::Tensor& p) {
+      const auto step = static_cast<double>(u.step);
+      const double beta3 = this->beta3(step);
+      const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
+      const at::Tensor& fast = slot.state.at("exp_avg").mul_(beta1_).add_(g, 1 - beta1_);
+      const at::Tensor& slow = slot.state.at("exp_avg_slow").mul_(beta3).add_(g, 1 - beta3);
+      const at::Tensor& square = slot.state.at("exp_avg_sq").mul_(beta2_).addcmul_(g, g, 1 - beta2_);
+      at::Tensor d = (fast / (1 - std::pow(beta1_, step))).add_(slow, alpha(step));
+      d.div_((square.sqrt().div_(std::sqrt(1 - std::pow(beta2_, step)))).add_(eps_));
+      p.mul_(1 - u.lr * u.weight_decay).add_(d, -u.lr);
+    });
+  }
+  double beta1_, beta2_, eps_, beta3_ = 0, alpha_ = 0, t_alpha_ = 0, t_beta3_ = 0;
+};
+
+const RegisterOptimizer<AdEMAMix> ademamix("ademamix");
+
+}  // namespace
+}  // namespace apus

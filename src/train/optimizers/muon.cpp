@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon: the momentum of a matrix is made orthogonal by five Newton-Schulz steps before it is applied, scaled so that
+// its size is that of an AdamW update (0.2 sqrt(max(rows, columns))). Embeddings, the head and vectors take AdamW.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "ops/ops.h"
+#include "train/optim_arguments.h"
+#include "train/optimizer.h"
+
+namespace apus {
+namespace {
+
+at::Tensor orthogonal(const at::Tensor& matrix, int64_t iterations) {
+  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;  // a quintic whose iteration drives singular values towards 1
+  at::Tensor x = matrix.size(0) > matrix.size(1) ? matrix.t().contiguous() : matrix.clone();
+  x.div_(x.norm().add_(1e-7));
+  for (int64_t i = 0; i < iterations; ++i) {
+    const at::Tensor gram = x.mm(x.t());
+    const at::Tensor polynomial = at::addmm(gram, gram, gram, b, c);
+    x = at::addmm(x, polynomial, x, a, 1);
+  }
+  return matrix.size(0) > matrix.size(1) ? x.t() : x;
+}
+
+class Muon final : public Optimizer {
+ public:
+  Muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups)
+      : Optimizer("muon", std::move(groups), spec.rounding), beta1_(spec.beta1), beta2_(spec.beta2), eps_(spec.eps) {
+    OptimArguments a("muon", spec.arguments);
+    momentum_ = a.number("momentum", 0.95), nesterov_ = a.flag("nesterov", true),
+    iterations_ = static_cast<int64_t>(a.number("ns_steps", 5));
+    a.done();
+    require(rounding_ != Rounding::Stochastic, Fault::Usage,
+            "--optimizer muon keeps f32 master weights; stochastic rounding is for the others");
+  }
+
+ private:
+  static bool by_muon(const NamedParam& p) {
+    const auto within = [&](const char* part) { return p.name.find(part) != std::string::npos; };
+    static constexpr const char* kTables[] = {
+        "embed_tokens", "word_embeddings.", "embed_positions.", "embed_in.", ".wte.", ".wpe.", "lm_head"};
+    return p.tensor.dim() == 2 && std::none_of(std::begin(kTables), std::end(kTables), within);
+  }
+  void init(Slot& slot) const override {
+    const at::Tensor& p = slot.param->tensor;
+    const auto options = p.options().dtype(at::kFloat).requires_grad(false);
+    if (by_muon(*slot.param)) {
+      slot.state["momentum_buffer"] = at::zeros_like(p, options);
+    } else {
+      slot.state["exp_avg"] = at::zeros_like(p, options);
+      slot.state["exp_avg_sq"] = at::zeros_like(p, options);
+    }
+  }
+  void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
+    if (!by_muon(*slot.param)) return adamw(slot, param, grad, u, {beta1_, beta2_, eps_});
+    change_in_f32(slot, param, u, [&](at::Tensor& p) {
+      const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
+      at::Tensor& buffer = slot.state.at("momentum_buffer").mul_(momentum_).add_(g);
+      const at::Tensor direction = orthogonal(nesterov_ ? g.add(buffer, momentum_) : buffer, iterations_);
+      const double size = 0.2 * std::sqrt(static_cast<double>(std::max(p.size(0), p.size(1))));
+      p.mul_(1 - u.lr * u.weight_decay).add_(direction, -u.lr * size);
+    });
+  }
+  double beta1_, beta2_, eps_, momentum_ = 0.95;
+  bool nesterov_ = true;
+  int64_t iterations_ = 5;
+};
+
+const RegisterOptimizer<Muon> muon("muon");
+
+}  // namespace
+
+}  // namespace apus

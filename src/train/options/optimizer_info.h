@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of an optimizer without the tensor library: for --optim and its help, for the plan, and for what goes
+// together. Each says it in a file of optimizers/ beside this one; its update is the file of the same name in
+// train/optimizers/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/registry.h"
+
+namespace apus {
+
+struct OptimizerInfo {
+  std::string summary;
+  // What other programs call it.
+  std::vector<std::string> names = {};
+  // The flag that chooses it.
+  std::string flag = "optim";
+  // Bytes kept of a trained weight, beside the f32 copy of a narrow one: of a matrix, of anything else; and further
+  // ones where --optim_args asks for momentum or beta1.
+  double of_matrices = 8, of_others = 8, with_momentum = 0;
+  // f32 tensors that an update makes, of the size of the largest parameter. Fused: not even the gradient is widened.
+  double temporaries = 1;
+  bool fused = false;
+  // Its moments are in 8 bits.
+  bool narrow = false;
+  // An update of a weight depends on the others of its matrix.
+  bool whole_matrices = false;
+};
+
+struct RegisterOptimizerInfo {
+  RegisterOptimizerInfo(const char* name, OptimizerInfo info) {
+    Registry<OptimizerInfo>::of().add(name, std::move(info));
+  }
+};
+
+// The name under which it is registered, of a name that --optim or --optimizer may have; "": there is none such.
+std::string optimizer_named(const std::string& name);
+// By any of its names; Fault::Bug.
+const OptimizerInfo& optimizer_info(const std::string& name);
+// All that --optim may say.
+std::vector<std::string> optimizer_names();
+// "adafactor (...), adamw (...)": for the help of a flag.
+std::string optimizers_text(const std::string& flag);
+// The flag by which an optimizer is chosen that looks at whole matrices; "": each number is updated by itself.
+std::string whole_matrices_flag(const std::string& name);
+
+}  // namespace apus

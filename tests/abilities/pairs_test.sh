@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# pairs_test.sh APUS FOLDER: every pair of the tables that `apus abilities` shows of algorithms and kinds of weights. What can be had
+# makes two updates in two processes on a tiny mixture; what cannot is refused with exit code 2 by --dry_run and tells why.
+# It takes a quarter of an hour: skipped, saying so, unless APUS_PAIRS=1.
+set -euo pipefail
+apus=$1 work=$2
+[ "${APUS_PAIRS:-}" = 1 ] || { echo "SKIPPED: APUS_PAIRS=1 runs every pair of docs/abilities.md, in a quarter of an hour"; exit 77; }
+rm -rf "$work" && mkdir -p "$work" && cd "$work"
+export OMP_NUM_THREADS=1
+"$apus" init --preset tiny --output_dir words > made.log 2>&1
+cat > moe.json <<'JSON'
+{"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+ "vocab_size": 2048, "max_position_embeddings": 512, "torch_dtype": "float32"}
+JSON
+"$apus" init --config moe.json --tokenizer words --output_dir m > made.log 2>&1
+for i in $(seq 32); do
+  echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}, {\"role\": \"assistant\", \"content\": \"it is $i\"}], \"rejected_response\": \"no\", \"label\": $((i % 2))}" >> rows.jsonl
+  echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}], \"positive_messages\": [[{\"role\": \"user\", \"content\": \"it is $i\"}]], \"negative_messages\": [[{\"role\": \"user\", \"content\": \"no\"}]]}" >> texts.jsonl
+done
+
+failed=0 ran=0 refused=0
+pair() {  # WHAT WAY FLAGS... ; yes or no in $possible
+  local what=$1 way=$2
+  shift 2
+  local -a command=("$@") rows=(--dataset rows.jsonl)
+  case $what in
+    embedding | reranker | generative_reranker) rows=(--dataset texts.jsonl) ;;
+    seq_cls) command+=(--num_labels 2) ;;
+    gkd) command+=(--teacher_model m --max_completion_length 8) ;;
+    grpo) command+=(--reward_funcs format --num_generations 4 --max_completion_length 8) ;;
+    ppo) command+=(--reward_funcs format --max_completion_length 8) ;;
+  esac
+  command+=(--model m "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
+            --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --logging_steps 1 --report_to none)
+  rm -rf out
+  local code=0
+  if [ "$possible" = yes ]; then
+    NPROC_PER_NODE=2 timeout 120 "$apus" "${command[@]}" > pair.log 2>&1 || code=$?
+    ran=$((ran + 1))
+    [ "$code" = 0 ] && return
+  else
+    timeout 60 "$apus" "${command[@]}" --dry_run true > pair.log 2>&1 || code=$?
+    refused=$((refused + 1))
+    [ "$code" = 2 ] && return
+  fi
+  failed=$((failed + 1))
+  echo "WRONG: $what with $way should be $possible, and ends with $code: apus ${command[*]}"
+  grep ERROR pair.log | head -3 || tail -3 pair.log
+}
+
+while IFS=$'\t' read -r what way what_flags way_flags possible _; do
+  case $what in infer*) continue ;; esac
+  case $what_flags in
+    --model*) continue ;;       # families: their shapes are too large for this
+    --*) pair "$what" "$way" sft $what_flags $way_flags ;;
+    *) pair "$what" "$way" $what_flags $way_flags ;;
+  esac
+done < <("$apus" abilities --format tsv)
+echo "$ran pairs ran, $refused were refused, $failed are not as the table says"
+[ "$failed" -eq 0 ]
