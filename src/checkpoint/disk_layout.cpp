@@ -20,7 +20,7 @@ std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, cons
   if (!p.tied.empty()) return {};
   if (p.pieces.empty()) {
     std::vector<int64_t> shape = p.full;
-    if (p.turned || form.is_transposed(name)) std::swap(shape.at(1), shape.at(2));
+    if (p.turned || form.is_transposed(name)) std::swap(shape.at(shape.size() - 2), shape.back());
     return {{form.disk_name(name), shape, p.statistic}};
   }
   const auto pieces = static_cast<int64_t>(p.pieces.size());
@@ -44,7 +44,7 @@ void each_disk_tensor(const std::string& name, const Param& p, const at::Tensor&
   const auto shapes = disk_shapes(name, p, form);
   if (shapes.empty()) return;
   if (p.pieces.empty())
-    return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(1, 2).contiguous() : whole});
+    return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(-2, -1).contiguous() : whole});
   const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});
   for (size_t i = 0; i < shapes.size(); ++i) f({shapes[i].name, rows[static_cast<int64_t>(i)]});
 }

@@ -37,11 +37,16 @@ namespace {
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kScore = "score.weight";  // a head of numbers, which only the adapter may have
 
+// A matrix that all of the family's files hold turned over.
+bool stands_turned(const std::vector<DiskForm>& forms, const std::string& name, const std::vector<int64_t>& shape) {
+  return forms.size() == 1 && shape.size() == 2 && forms[0].is_transposed(name);
+}
+
 // One adapter's changes, by the base's tensor names.
 class Changes {
  public:
   Changes(const MergePart& part, const TensorFolder& base, const std::vector<DiskForm>& forms)
-      : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
+      : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)), forms_(forms) {
     require(config_.kind != "adapter", Fault::Usage, part.adapter.string(),
             " holds bottlenecks behind layers, which are no change of a weight and cannot be merged: use it as it is "
             "(--adapters)");
@@ -160,7 +165,8 @@ class Changes {
       if (parts.count("weight")) continue;
       require(entry && entry->shape.size() == 2, Fault::Model, "the adapter ", dir_.string(), " changes ", target,
               ", which is no matrix of the base");
-      const DeltaPlace place{.module = module_of(target), .sides = {.in = entry->shape[1], .out = entry->shape[0]}};
+      const std::vector<int64_t> shape = own_shape(target, *entry);
+      const DeltaPlace place{.module = module_of(target), .sides = {.in = shape[1], .out = shape[0]}};
       auto delta = make_delta(config_, place);
       delta->visit([&, &own = parts](const std::string& what, Param& p) {
         const bool fits = own.count(what) && file_->entries().at(own.at(what)).shape == p.full;
@@ -173,10 +179,17 @@ class Changes {
     }
   }
 
+  // As the model has it.
+  std::vector<int64_t> own_shape(const std::string& target, const TensorEntry& entry) const {
+    std::vector<int64_t> shape = entry.shape;
+    if (stands_turned(forms_, target, shape)) std::swap(shape[0], shape[1]);
+    return shape;
+  }
   void check(const std::string& target, const std::map<std::string, std::string>& parts,
              const TensorFolder& base) const {
     const TensorEntry* entry = base.find(target);
     if (!entry) return;  // the head of a tied model
+    const std::vector<int64_t> own = own_shape(target, *entry);
     const auto shape = [&](const char* what) {
       return parts.count(what) ? file_->entries().at(parts.at(what)).shape : std::vector<int64_t>();
     };
@@ -194,8 +207,7 @@ class Changes {
       const bool embedding = parts.count("embedding_A");
       const auto a = shape(embedding ? "embedding_A" : "A"), b = shape(embedding ? "embedding_B" : "B");
       fits = a.size() == 2 && b.size() == 2 && entry->shape.size() == 2 && a[0] == b[1] &&
-             (embedding ? b[0] == entry->shape[1] && a[1] == entry->shape[0]
-                        : b[0] == entry->shape[0] && a[1] == entry->shape[1]) &&
+             (embedding ? b[0] == own[1] && a[1] == own[0] : b[0] == own[0] && a[1] == own[1]) &&
              (!parts.count("table") || shape("table") == entry->shape);
     }
     require(fits, Fault::Model, "the adapter ", dir_.string(),
@@ -206,6 +218,7 @@ class Changes {
   fs::path dir_;
   double weight_;
   LoraConfig config_;
+  std::vector<DiskForm> forms_;
   std::shared_ptr<AdapterFile> file_;
   std::map<std::string, std::unique_ptr<TrainedDelta>> deltas_;      // of kinds other than LoRA
   std::map<std::string, std::map<std::string, std::string>> parts_;  // base tensor -> what -> name in the file
@@ -309,7 +322,13 @@ MergeReport merge_adapters(const MergeSpec& spec) {
     const at::Tensor source = base.tensor(from);
     const bool changed =
         std::any_of(changes.begin(), changes.end(), [&, &name = tensor.name](const Changes& c) { return c.has(name); });
-    writer.add(tensor.name, changed ? merged_tensor(tensor, source, changes) : source);
+    const bool turned = stands_turned(forms, tensor.name, tensor.shape);
+    const auto merged = [&, &tensor = tensor] {
+      if (!turned) return merged_tensor(tensor, source, changes);
+      const SafetensorsWriter::Spec own{tensor.name, tensor.type, {tensor.shape[1], tensor.shape[0]}};
+      return merged_tensor(own, source.t(), changes).t().contiguous();
+    };
+    writer.add(tensor.name, changed ? merged() : source);
     base.forget(from);
     report.changed += changed;
     spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));

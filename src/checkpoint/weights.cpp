@@ -124,7 +124,8 @@ struct OnDisk {
       tensors.push_back({name, one_tensor_shape(param)});
     else
       tensors = disk_shapes(name, param);
-    if (transposed && !packed) std::swap(tensors[0].shape.at(1), tensors[0].shape.at(2));
+    std::vector<int64_t>& shape = tensors[0].shape;
+    if (transposed && !packed) std::swap(shape.at(shape.size() - 2), shape.back());
     quantised_layer.resize(tensors.size());
   }
   std::string name;
@@ -193,9 +194,10 @@ struct Problems {
 
 // Buffers and leftovers that some tools save beside the weights.
 bool is_harmless(const std::string& name) {
-  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
-         name.ends_with(".slope_rate") || name.ends_with(".query_decay") || name.ends_with(".key_decay") ||
-         name.ends_with(".diagonal_decay") || name == "lm_head.weight" || name.ends_with(".lm_head.weight");
+  return name.ends_with(".inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attention.bias") || name.ends_with(".slope_rate") || name.ends_with(".query_decay") ||
+         name.ends_with(".key_decay") || name.ends_with(".diagonal_decay") || name == "lm_head.weight" ||
+         name.ends_with(".lm_head.weight");
 }
 
 // Of the parts of an Omni model that speak.
@@ -286,7 +288,7 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   }
   if (whole) {
     const at::Tensor stored = plain_tensor(from, 0, source, options),
-                     disk = (transposed ? stored.transpose(1, 2) : stored).reshape(p.full),
+                     disk = (transposed ? stored.transpose(-2, -1) : stored).reshape(p.full),
                      mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);

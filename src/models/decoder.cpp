@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
@@ -15,6 +16,7 @@
 #include "nn/moe.h"
 #include "nn/rope.h"
 #include "nn/state_layer.h"
+#include "nn/token_share.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -71,7 +73,7 @@ std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t 
 std::vector<Mixer*> DecoderLayer::make_mixers(const DecoderSpec& spec, int64_t index) {
   const Keeps keeps = spec.shape.keeps_in(index);
   std::vector<Mixer*> made;
-  if (keeps_tokens(keeps)) made.push_back(&adopt("self_attn", make_attention(spec, index)));
+  if (keeps_tokens(keeps)) made.push_back(&adopt(spec.attention_name, make_attention(spec, index)));
   if (keeps_state(keeps))
     made.push_back(&adopt(state_layer_name(*spec.state), make_state_layer(*spec.state, {.layer = index,
                                                                                         .layers = spec.shape.layers,
@@ -121,7 +123,8 @@ at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const
   at::Tensor attended_TD = mixed(read_TD, s);
   if (after_attention_) attended_TD = (*after_attention_)(attended_TD);
   at::Tensor sum_TD;
-  if (before_feed_forward_) {
+  if (parallel_ && before_feed_forward_) read_TD = (*before_feed_forward_)(x_TD);
+  if (!parallel_ && before_feed_forward_) {
     std::tie(sum_TD, read_TD) = before_feed_forward_->add(x_TD, scaled(std::move(attended_TD)));
   } else {
     sum_TD = x_TD + scaled(std::move(attended_TD));
@@ -133,6 +136,13 @@ at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const
 }
 
 struct Decoder::Backbone : Module {
+  struct PositionRows : Module {
+    explicit PositionRows(const DecoderSpec& spec)
+        : before(spec.position_table->before),
+          weight(param("weight", {spec.shape.max_positions + before, spec.shape.hidden})) {}
+    int64_t before;
+    Param& weight;
+  };
   struct Layers : Module {
     explicit Layers(const DecoderSpec& spec) {
       for (int64_t i = 0; i < spec.shape.layers; ++i) list.push_back(&child<DecoderLayer>(std::to_string(i), spec, i));
@@ -140,10 +150,15 @@ struct Decoder::Backbone : Module {
     std::vector<DecoderLayer*> list;
   };
   explicit Backbone(const DecoderSpec& spec)
-      : embed(child<Embedding>("embed_tokens", spec.shape.vocab, spec.shape.hidden)),
-        layers(child<Layers>("layers", spec)),
+      : embed(child<Embedding>(spec.embed_name, spec.shape.vocab, spec.shape.hidden)),
+        positions(spec.position_table ? &child<PositionRows>(spec.position_table->name, spec) : nullptr),
+        embedding_norm(spec.embedding_norm.empty() ? nullptr
+                                                   : &child<Norm>(spec.embedding_norm, spec.shape.hidden, spec.norm)),
+        layers(child<Layers>(spec.layers_name, spec)),
         norm(child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {}
   Embedding& embed;
+  PositionRows* positions;  // null where positions are told in attention
+  Norm* embedding_norm;
   Layers& layers;
   Norm& norm;
 };
@@ -157,6 +172,7 @@ Linear::Spec head_spec(const DecoderSpec& spec) {
 
 Decoder::Decoder(DecoderSpec spec) : spec_(std::move(spec)), backbone_(child<Backbone>(spec_.backbone, spec_)) {
   if (spec_.head != Head::None) head_ = &child<Linear>(head_name(), head_spec(spec_));
+  if (spec_.head_normed && head_) head_->stays_plain();
   if (spec_.tied && spec_.head == Head::Vocab) head_->weight().tied = embed_name() + ".weight";
 }
 
@@ -211,8 +227,14 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
     return x_TD;
   };
   Comm* const ranks = word_ranks(mesh());
-  return scaled_embedding(ranks ? of_all_tables(in.id_T, backbone_.embed.weight().part[0], rows, *ranks)
-                                : rows(in.id_T));
+  at::Tensor x_TD =
+      scaled_embedding(ranks ? of_all_tables(in.id_T, backbone_.embed.weight().part[0], rows, *ranks) : rows(in.id_T));
+  if (const auto* table = backbone_.positions) {
+    const auto& share = training_of(s).tokens;
+    const at::Tensor row_T = (share ? share->narrowed(s.position) : s.position) + table->before;
+    x_TD = x_TD + ops::embedding(row_T.clamp_max(table->weight.full[0] - 1), table->weight.data);
+  }
+  return backbone_.embedding_norm ? (*backbone_.embedding_norm)(x_TD) : x_TD;
 }
 
 at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {
@@ -229,12 +251,19 @@ at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.
 at::Tensor Decoder::before_head(const at::Tensor& normed_TD) const {
   return spec_.logit_scale == 1 ? normed_TD : normed_TD * spec_.logit_scale;
 }
+namespace {
+at::Tensor unit_rows(const at::Tensor& weight_VD) {
+  const at::Tensor wide = weight_VD.to(at::kFloat);
+  return (wide / wide.norm(2, 1, true).clamp_min(1e-7)).to(weight_VD.scalar_type());
+}
+}  // namespace
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
   require(spec_.head == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
   const auto& table = training_of(s).table;
   const bool shared = table && table->defined();
   ops::HeadFactors factors =
       shared ? Model::head_factors(before_head(normed_TD), s) : words().factors(before_head(normed_TD), s);
+  if (spec_.head_normed) factors.weight_VD = unit_rows(factors.weight_VD);
   factors.softcap = spec_.logit_softcap;
   // One more column: what it is multiplied by is 1 everywhere.
   if (const Param* bias = words().bias()) {
@@ -248,7 +277,8 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
 at::Tensor Decoder::head_weight() const { return words().weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
   if (spec_.head != Head::Vocab) return words()(normed_TD, s);
-  at::Tensor logits = words()(before_head(normed_TD), s);
+  at::Tensor logits = spec_.head_normed ? at::linear(before_head(normed_TD), unit_rows(words().weight().data))
+                                        : words()(before_head(normed_TD), s);
   if (Comm* const ranks = word_ranks(mesh())) {
     collective::Rows words_of;
     for (int r = 0; r < ranks->size(); ++r) words_of.push_back(part_of(spec_.shape.vocab, r, ranks->size()).size);

@@ -57,6 +57,10 @@ class Decoder : public Model {
   int64_t pad_id() const override { return spec_.pad; }
   std::vector<DiskForm> disk_forms() const override { return spec_.forms.empty() ? Model::disk_forms() : spec_.forms; }
   std::string backbone_name() const override { return spec_.backbone; }
+  std::string embed_name() const override { return spec_.backbone + "." + spec_.embed_name; }
+  std::string layer_name(int64_t i) const override {
+    return spec_.backbone + "." + spec_.layers_name + "." + std::to_string(i);
+  }
   std::string norm_name() const override { return spec_.backbone + "." + spec_.final_norm; }
   std::string head_name() const override { return spec_.head == Head::Scalar ? "score" : spec_.head_name; }
 

@@ -58,7 +58,7 @@ KvCache::Spec cache_spec(const ModelShape& shape, const std::vector<int64_t>& la
                      .blocks = blocks,
                      .block_size = block_size,
                      .kv_heads = latent ? 1 : shape.kv_heads,
-                     .head_dim = latent ? shape.latent : shape.head_dim,
+                     .head_dim = latent ? shape.latent : shape.head_dim + shape.position_numbers,
                      .values = !latent,
                      .state = shape.state};
   for (const int64_t layer : layers) spec.keeps.push_back(shape.keeps_in(layer));

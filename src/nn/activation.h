@@ -4,24 +4,28 @@
 
 namespace apus {
 
-// What is applied to the gate, nearly always silu.
-enum class Activation { Silu, Gelu, GeluTanh, Relu };
+// What is applied to the gate, nearly always silu. Relu2: the square of relu. Xielu has two learnt numbers a layer
+// (nn/mlp.h).
+enum class Activation { Silu, Gelu, GeluTanh, Relu, Relu2, Xielu };
 
 // Gated: down_proj(act(gate_proj x) * up_proj x). FusedGate: the same, gate and up being one matrix, gate_up_proj.
 // Plain: c_proj(act(c_fc x)).
 enum class FeedForwardKind { Gated, FusedGate, Plain };
 
-// Where they are called otherwise: what reads the input first, up being of Gated alone. Null: the usual.
+// What some families call the matrices; null: the usual name. `up` is gate and up of FusedGate, c_fc of Plain.
 struct FeedForwardNames {
-  const char *in = nullptr, *up = nullptr, *down = nullptr;
+  const char *gate = nullptr, *up = nullptr, *down = nullptr;
 };
-constexpr FeedForwardNames named(FeedForwardKind kind, const FeedForwardNames& names) {
+constexpr FeedForwardNames named(FeedForwardKind kind, const FeedForwardNames& own) {
   const bool plain = kind == FeedForwardKind::Plain;
-  const char* const in = kind == FeedForwardKind::Gated ? "gate_proj" : plain ? "c_fc" : "gate_up_proj";
-  return {names.in ? names.in : in, names.up ? names.up : "up_proj",
-          names.down ? names.down
-          : plain    ? "c_proj"
-                     : "down_proj"};
+  return {own.gate ? own.gate : "gate_proj",
+          own.up                           ? own.up
+          : kind == FeedForwardKind::Gated ? "up_proj"
+          : plain                          ? "c_fc"
+                                           : "gate_up_proj",
+          own.down ? own.down
+          : plain  ? "c_proj"
+                   : "down_proj"};
 }
 
 }  // namespace apus

@@ -4,7 +4,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 
@@ -99,8 +103,8 @@ at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor
 std::vector<Linear*> Attention::projections() {
   const Spec& s = spec_;
   const int64_t q = s.heads * s.head_dim, k = s.kv_heads * s.head_dim;
-  if (s.form.fused)
-    return {&child<Linear>("qkv_proj", Linear::Spec{.in = s.hidden, .out = q + 2 * k, .bias = s.form.qkv_bias})};
+  if (s.form.fused != Fused::No)
+    return {&child<Linear>(s.form.fused_name, Linear::Spec{.in = s.hidden, .out = q + 2 * k, .bias = s.form.qkv_bias})};
   return {
       &child<Linear>(
           "q_proj",
@@ -112,23 +116,69 @@ Attention::Attention(Spec s)
     : spec_(s),
       qkv_(projections()),
       o_(child<Linear>(
-          "o_proj",
+          s.form.out_name,
           queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
   if (s.form.gate_name)
     gate_ = &child<Linear>(s.form.gate_name,
                            queries(s, {.in = s.hidden, .out = s.heads * s.head_dim, .split = Split::Out}));
   if (s.form.sinks) sinks_ = &param("sinks", {s.heads}, {by_query_heads(s)});
   if (s.form.qk_norm == QkNorm::None) return;
+  if (s.form.qk_norm == QkNorm::EachHead) {
+    const bool apart = s.form.qk_norms_apart;
+    q_norms_ = &child<HeadNorms>(qk_norm_name(s.form, true), s.heads, s.head_dim, s.norm, apart);
+    k_norms_ = &child<HeadNorms>(qk_norm_name(s.form, false), s.kv_heads, s.head_dim, s.norm, apart);
+    return;
+  }
   const bool all = s.form.qk_norm == QkNorm::AllHeads;
-  q_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, true), s.head_dim * (all ? s.heads : 1), s.norm);
-  k_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
+  q_norm_ = &child<Norm>(qk_norm_name(s.form, true), s.head_dim * (all ? s.heads : 1), s.norm);
+  k_norm_ = &child<Norm>(qk_norm_name(s.form, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
 }
+
+std::vector<at::Tensor> Attention::parts(const at::Tensor& qkv_TA) const {
+  const int64_t k = spec_.kv_heads, n = spec_.heads, h = spec_.head_dim, each = n / k, tokens = qkv_TA.size(0);
+  if (spec_.form.fused == Fused::Blocks) return qkv_TA.split_with_sizes({n * h, k * h, k * h}, 1);
+  if (spec_.form.fused == Fused::Quarters) {
+    const at::Tensor all = qkv_TA.view({tokens, 4, 3, n * h / 4});
+    const auto third = [&](int64_t i) { return all.select(2, i).reshape({tokens, -1}); };
+    return {third(0), third(2), third(1)};
+  }
+  std::vector<at::Tensor> out = qkv_TA.view({tokens, k, each + 2, h}).split_with_sizes({each, 1, 1}, 2);
+  for (at::Tensor& part : out) part = part.reshape({tokens, -1});
+  return out;
+}
+
+namespace {
+// Slopes and positions as further numbers of queries and keys, whose products are slope * position / scale. Each is a
+// sum of parts that bfloat16 holds exactly: the slope of three, the position of two.
+std::tuple<at::Tensor, at::Tensor> with_positions(const at::Tensor& q_TNH, const at::Tensor& k_TKH,
+                                                  const at::Tensor& position_T, const std::vector<double>& slopes,
+                                                  double scale) {
+  const int64_t tokens = q_TNH.size(0), heads = q_TNH.size(1), kv_heads = k_TKH.size(1);
+  at::Tensor left_N = at::tensor(slopes, at::kDouble).div(scale);
+  const at::Tensor low_T = position_T.remainder(256), high_T = position_T - low_T;
+  std::vector<at::Tensor> of_queries, of_keys;
+  for (int part = 0; part < 3; ++part) {
+    const at::Tensor rounded_N = left_N.to(at::kBFloat16).to(at::kDouble);
+    left_N = left_N - rounded_N;
+    for (const at::Tensor& digit : {high_T, low_T}) of_queries.push_back(rounded_N), of_keys.push_back(digit);
+  }
+  while (std::ssize(of_keys) < kPositionNumbers) {
+    of_queries.push_back(at::zeros_like(left_N)), of_keys.push_back(at::zeros_like(low_T));
+  }
+  const at::Tensor q_NP = at::stack(of_queries, 1).to(q_TNH.options()),
+                   k_TP = at::stack(of_keys, 1).to(k_TKH.options());
+  return {at::cat({q_TNH, q_NP.unsqueeze(0).expand({tokens, heads, -1})}, 2),
+          at::cat({k_TKH, k_TP.unsqueeze(1).expand({-1, kv_heads, -1})}, 2)};
+}
+}  // namespace
 
 // Projected, normalised and turned by position; where ranks share out the tokens, all tokens of this rank's heads.
 Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
   std::vector<at::Tensor> qkv = qkv_(x_TD, s);
-  if (spec_.form.fused) qkv = qkv[0].split_with_sizes({spec_.heads * h, spec_.kv_heads * h, spec_.kv_heads * h}, 1);
+  if (spec_.form.fused != Fused::No) qkv = parts(qkv[0]);
+  if (const double clip = spec_.form.clip; clip > 0)
+    for (at::Tensor& each : qkv) each = each.clamp(-clip, clip);
   at::Tensor q = qkv[0], k = qkv[1], gate;
   if (spec_.form.gated) {
     const at::Tensor both_TNH = q.reshape({tokens, -1, 2 * h});
@@ -143,12 +193,15 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
     q = std::move(all.q), k = std::move(all.k), v = std::move(all.v);
   }
   if (spec_.form.qk_norm == QkNorm::Head) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  if (q_norms_) q = (*q_norms_)(q), k = (*k_norms_)(k);
   if (spec_.turn >= 0) {
     const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
     if (spec_.neighbours) q = neighbours_apart(q, 2 * turn.cos.size(1)), k = neighbours_apart(k, 2 * turn.cos.size(1));
     std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
+    if (turn.query_T.defined()) q = q * turn.query_T.to(q.scalar_type()).view({-1, 1, 1});
   }
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  if (!spec_.form.slopes.empty()) std::tie(q, k) = with_positions(q, k, s.position, spec_.form.slopes, rule().scale);
   return {std::move(q), std::move(k), std::move(v), std::move(gate)};
 }
 
@@ -163,8 +216,12 @@ ops::AttentionRule Attention::rule() const {
 at::Tensor Attention::attended(const Heads& now, const Step& s) const {
   if (s.cache) {
     at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
-    ops::store_kv(now.k_TKH, now.v_TKH, k_cache, v_cache, s.slot);
-    return ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule());
+    const int64_t more = now.k_TKH.size(2) - now.v_TKH.size(2);
+    ops::store_kv(now.k_TKH, more > 0 ? at::constant_pad_nd(now.v_TKH, {0, more}) : now.v_TKH, k_cache, v_cache,
+                  s.slot);
+    const at::Tensor y_TNH =
+        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule());
+    return more > 0 ? y_TNH.narrow(2, 0, now.v_TKH.size(2)) : y_TNH;
   }
   return over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(), s);
 }

@@ -46,6 +46,7 @@ class Attention : public AttentionBlock {
     at::Tensor gate_TA;  // of this rank's tokens, where the form is gated
   };
   std::vector<Linear*> projections();
+  std::vector<at::Tensor> parts(const at::Tensor& qkv_TA) const;  // queries, keys, values of one matrix
   Heads heads(const at::Tensor& x_TD, const Step& s) const;
   ops::AttentionRule rule() const;
   at::Tensor attended(const Heads& heads, const Step& s) const;
@@ -55,6 +56,7 @@ class Attention : public AttentionBlock {
   Linear& o_;
   Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
   Linear* gate_ = nullptr;
+  HeadNorms *q_norms_ = nullptr, *k_norms_ = nullptr;
   Param* sinks_ = nullptr;
 };
 

@@ -4,18 +4,32 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace apus {
 
 // Where queries and keys are normalised: each head for itself, before or after it is turned by its position, or all
-// heads as one vector.
-enum class QkNorm { None, Head, HeadAfterRope, AllHeads };
+// heads as one vector; each head before it is turned, with weights of its own.
+enum class QkNorm { None, Head, HeadAfterRope, AllHeads, EachHead };
+
+// How one matrix makes queries, keys and values: all queries, all keys, all values; for every key-value head its
+// queries, its key and its value; for every quarter of the heads its queries, its values, its keys.
+enum class Fused { No, Blocks, Groups, Quarters };
 
 struct AttentionForm {
   bool qkv_bias = false, out_bias = false;
-  // One matrix, qkv_proj, makes queries, keys and values.
-  bool fused = false;
+  // One matrix makes queries, keys and values, by this name.
+  Fused fused = Fused::No;
+  const char *fused_name = "qkv_proj", *out_name = "o_proj";
   QkNorm qk_norm = QkNorm::None;
+  // Their names are q and k with this behind; EachHead: whether each head's weights are a tensor of their own.
+  const char* qk_norm_ending = "_norm";
+  bool qk_norms_apart = false;
+  // Of each head, what a position adds to the score of a key there (alibi); empty: nothing.
+  std::vector<double> slopes = {};
+  // Above 0: queries, keys and values are kept within it.
+  double clip = 0;
   // What products of queries and keys are multiplied by; 0: 1 / sqrt(head_dim).
   double scale = 0;
   // Above 0: scores are bent to softcap * tanh(score / softcap).
@@ -40,10 +54,13 @@ struct LatentForm {
   double eps = 1e-6;
 };
 
+// A key says its position by so many further numbers, which the cache holds too, where there are slopes.
+inline constexpr int64_t kPositionNumbers = 8;
+
 // The name of the norm of queries ("q") or keys ("k") in checkpoints.
-constexpr const char* qk_norm_name(QkNorm kind, bool queries) {
-  if (kind == QkNorm::HeadAfterRope) return queries ? "query_layernorm" : "key_layernorm";
-  return queries ? "q_norm" : "k_norm";
+inline std::string qk_norm_name(const AttentionForm& form, bool queries) {
+  if (form.qk_norm == QkNorm::HeadAfterRope) return queries ? "query_layernorm" : "key_layernorm";
+  return (queries ? "q" : "k") + std::string(form.qk_norm_ending);
 }
 
 }  // namespace apus

@@ -2,9 +2,13 @@
 #include "nn/mlp.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/expm1.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/where.h>
 
 #include "ops/ops.h"
 
@@ -19,6 +23,10 @@ at::Tensor activated(Activation act, const at::Tensor& x) {
       return at::gelu(x, "tanh");
     case Activation::Relu:
       return at::relu(x);
+    case Activation::Relu2:
+      return at::relu(x).square();
+    case Activation::Xielu:
+      fail(Fault::Model, "config.json: hidden_act 'xielu' is not known with gates");
     case Activation::Silu:
       break;
   }
@@ -33,6 +41,20 @@ at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up
   return activated(act, act == Activation::Relu ? gate_TF : gate_TF.contiguous()) * up_TF;
 }
 
+Xielu::Xielu()
+    : positive_(param("alpha_p", {1})),
+      negative_(param("alpha_n", {1})),
+      beta_(param("beta", {})),
+      eps_(param("eps", {})) {
+  for (Param* fixed : {&beta_, &eps_}) fixed->statistic = true, fixed->trainable = false;
+}
+
+at::Tensor Xielu::operator()(const at::Tensor& x) const {
+  const at::Tensor beta = beta_.data.to(x.scalar_type()), eps = eps_.data.to(x.scalar_type());
+  const at::Tensor p = at::softplus(positive_.data), n = beta + at::softplus(negative_.data);
+  return at::where(x > 0, p * x * x + beta * x, (at::expm1(at::minimum(x, eps)) - x) * n + beta * x);
+}
+
 std::vector<Linear*> Mlp::inner(int64_t hidden, int64_t ffn) {
   const auto matrix = [&](const char* name, int64_t out, Linear::Spec spec) {
     spec.in = hidden, spec.out = out, spec.bias = spec_.bias;
@@ -41,26 +63,26 @@ std::vector<Linear*> Mlp::inner(int64_t hidden, int64_t ffn) {
     return linear;
   };
   const FeedForwardNames names = named(spec_.kind, spec_.names);
-  switch (spec_.kind) {
-    case FeedForwardKind::FusedGate:
-      return {matrix(names.in, 2 * ffn, {})};
-    case FeedForwardKind::Plain:
-      return {matrix(names.in, ffn, {.split = Split::Out})};
-    case FeedForwardKind::Gated:
-      break;
-  }
-  return {matrix(names.in, ffn, {.split = Split::Out}), matrix(names.up, ffn, {.split = Split::Out})};
+  if (spec_.kind == FeedForwardKind::FusedGate) return {matrix(names.up, 2 * ffn, {})};
+  if (spec_.kind == FeedForwardKind::Plain) return {matrix(names.up, ffn, {.split = Split::Out})};
+  return {matrix(names.gate, ffn, {.split = Split::Out}), matrix(names.up, ffn, {.split = Split::Out})};
 }
 
 Mlp::Mlp(int64_t hidden, int64_t ffn, Spec s)
     : spec_(s),
       gate_up_(inner(hidden, ffn)),
       down_(child<Linear>(named(s.kind, s.names).down,
-                          Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})) {}
+                          Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})) {
+  if (s.act == Activation::Xielu) xielu_ = &child<Xielu>("act_fn");
+}
+
+at::Tensor Mlp::plain(const at::Tensor& inner_TF) const {
+  return xielu_ ? (*xielu_)(inner_TF) : activated(spec_.act, inner_TF.contiguous());
+}
 
 at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   std::vector<at::Tensor> parts = gate_up_(x_TD, s);
-  if (spec_.kind == FeedForwardKind::Plain) return down_(activated(spec_.act, parts[0].contiguous()), s);
+  if (spec_.kind == FeedForwardKind::Plain) return down_(plain(parts[0]), s);
   if (spec_.kind == FeedForwardKind::FusedGate) parts = parts[0].chunk(2, -1);
   if (spec_.gate_scale != 1) parts[0] = parts[0] * spec_.gate_scale;
   const at::Tensor y_TD = down_(gated(spec_.act, parts[0], parts[1]), s);

@@ -16,6 +16,17 @@ class FeedForward : public Module {
   virtual void result_is_only_added() {}
 };
 
+// x > 0: p x^2 + x / 2. Elsewhere: (exp(x) - 1 - x) n + x / 2. Of p and n, which are above 0 and above 1/2, the file
+// holds numbers that softplus is applied to.
+class Xielu : public Module {
+ public:
+  Xielu();
+  at::Tensor operator()(const at::Tensor& x) const;
+
+ private:
+  Param &positive_, &negative_, &beta_, &eps_;  // the last two are always 1/2 and nearly 0
+};
+
 class Mlp : public FeedForward {
  public:
   struct Spec {
@@ -33,9 +44,11 @@ class Mlp : public FeedForward {
 
  private:
   std::vector<Linear*> inner(int64_t hidden, int64_t ffn);
+  at::Tensor plain(const at::Tensor& inner_TF) const;
   const Spec spec_;
   LinearGroup gate_up_;  // what reads the input: gate and up, both in one matrix, or c_fc
   Linear& down_;
+  Xielu* xielu_ = nullptr;
 };
 
 }  // namespace apus

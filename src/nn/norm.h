@@ -18,8 +18,19 @@ class Norm : public Module {
 
  private:
   NormSpec spec_;
-  Param& weight_;
-  Param* bias_ = nullptr;
+  Param *weight_ = nullptr, *bias_ = nullptr;  // null where the kind has none
+};
+
+// Each head's own norm, over its numbers. Weights of all heads are one tensor, or stand as norms.0, norms.1, ...
+class HeadNorms : public Module {
+ public:
+  HeadNorms(int64_t heads, int64_t size, NormSpec spec, bool apart);
+  at::Tensor operator()(const at::Tensor& x_TNH) const;
+
+ private:
+  NormSpec spec_;
+  Param* weight_NH_ = nullptr;
+  std::vector<Param*> weights_H_;
 };
 
 }  // namespace apus

@@ -5,7 +5,17 @@
 namespace apus {
 
 // Rms: x / rms(x) * w. RmsFromOne: x / rms(x) * (1 + w). Mean: (x - mean(x)) / deviation(x) * w, MeanAndBias: + b.
-enum class NormKind { Rms, RmsFromOne, Mean, MeanAndBias };
+// MeanFromOneAndBias: the same with (1 + w). RmsAlone, MeanAlone: without any weight.
+enum class NormKind { Rms, RmsFromOne, RmsAlone, Mean, MeanAndBias, MeanFromOneAndBias, MeanAlone };
+
+constexpr bool has_weight(NormKind kind) { return kind != NormKind::RmsAlone && kind != NormKind::MeanAlone; }
+constexpr bool has_bias(NormKind kind) { return kind == NormKind::MeanAndBias || kind == NormKind::MeanFromOneAndBias; }
+constexpr bool counts_from_one(NormKind kind) {
+  return kind == NormKind::RmsFromOne || kind == NormKind::MeanFromOneAndBias;
+}
+constexpr bool takes_mean_off(NormKind kind) {
+  return kind == NormKind::Mean || kind == NormKind::MeanAlone || has_bias(kind);
+}
 
 struct NormSpec {
   NormKind kind = NormKind::Rms;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/rope.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -53,6 +54,11 @@ class Frequencies {
   size_t next_ = 0;
 };
 
+at::Tensor query_scale(const RopeSpec& spec, const at::Tensor& position) {
+  const at::Tensor first_T = position.dim() == 2 ? position[0] : position;
+  return ((first_T / spec.original_positions).floor().log1p() * spec.query_beta + 1).to(at::kFloat);
+}
+
 Turn turn_of(const RopeSpec& spec, const Step& step) {
   const int64_t r = spec.dim / 2, tokens = step.position.size(-1);
   const at::Tensor position = step.position.to(at::kCPU, at::kDouble).contiguous();
@@ -78,11 +84,12 @@ Turn turn_of(const RopeSpec& spec, const Step& step) {
       const float angle =
           static_cast<float>(p[axis[static_cast<size_t>(i)] * tokens + t]) * f.inverse[static_cast<size_t>(i)];
       c[t * r + i] = static_cast<float>(std::cos(static_cast<double>(angle)) * f.scale);
-      s[t * r + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * f.scale);
+      s[t * r + i] = static_cast<float>(std::sin(static_cast<double>(spec.backwards ? -angle : angle)) * f.scale);
     }
     same_as = t;
   }
-  return {cos.to(step.position.device()), sin.to(step.position.device())};
+  const at::Device device = step.position.device();
+  return {cos.to(device), sin.to(device), spec.query_beta > 0 ? query_scale(spec, position).to(device) : at::Tensor()};
 }
 }  // namespace
 

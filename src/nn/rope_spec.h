@@ -33,6 +33,10 @@ struct RopeSpec {
   bool interleaved_sections = false;
   // The two numbers that turn together are neighbours instead of lying half the turned part apart.
   bool neighbours = false;
+  // By the negative angles.
+  bool backwards = false;
+  // Above 0: a query at position p is multiplied by 1 + beta * log(1 + floor(p / original_positions)).
+  double query_beta = 0;
 
   bool operator==(const RopeSpec&) const = default;
 };

@@ -79,7 +79,8 @@ Step moved(const Step& step, at::Device device) {
   Step there = step;
   for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.seat})
     if (t->defined()) *t = t->to(device);
-  for (Turn& turn : there.turns) turn = {turn.cos.to(device), turn.sin.to(device)};
+  for (Turn& turn : there.turns)
+    turn = {turn.cos.to(device), turn.sin.to(device), turn.query_T.defined() ? turn.query_T.to(device) : at::Tensor()};
   for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);
   return there;
 }

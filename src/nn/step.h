@@ -50,6 +50,7 @@ struct TrainingStep;  // nn/training_step.h
 // By which angles each token turns its queries and keys.
 struct Turn {
   at::Tensor cos, sin;  // [T, R] f32
+  at::Tensor query_T;   // what queries are multiplied by, f32; undefined: nothing
 };
 
 struct Step {

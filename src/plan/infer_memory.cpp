@@ -23,11 +23,9 @@ struct Held {
 size_t part_of(const ModelFacts& m, const std::string& name) {
   constexpr FrozenGroups kTowers = {.llm = false, .vit = true, .aligner = true};
   if (m.seeing && is_frozen(*m.seeing, kTowers, name)) return 0;
-  if (name.ends_with("embed_tokens.weight")) return 0;
-  constexpr std::string_view kLayers = ".layers.";
-  const size_t at = name.find(kLayers);
-  if (at == std::string::npos) return static_cast<size_t>(m.layers) + 1;
-  return static_cast<size_t>(std::stoll(name.substr(at + kLayers.size()))) + 1;
+  if (name == m.embedding + ".weight") return 0;
+  if (!name.starts_with(m.layer)) return static_cast<size_t>(m.layers) + 1;
+  return static_cast<size_t>(std::stoll(name.substr(m.layer.size()))) + 1;
 }
 
 // What the fullest of `devices` holds when the parts are cut into as many runs.
@@ -61,7 +59,8 @@ double cache_bytes_per_token(const ModelFacts& m, double element, bool codes) {
     return codes ? static_cast<double>(head) + kScale : element * static_cast<double>(head);
   };
   return static_cast<double>(m.token_layers) *
-         (m.latent > 0 ? bytes(m.latent) : 2 * static_cast<double>(m.kv_heads) * bytes(m.head_dim));
+         (m.latent > 0 ? bytes(m.latent)
+                       : 2 * static_cast<double>(m.kv_heads) * bytes(m.head_dim + m.position_numbers));
 }
 
 MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {

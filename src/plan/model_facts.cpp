@@ -19,13 +19,19 @@ class Listing {
       : spec_(spec), shape_(spec.shape), hidden_(spec.shape.hidden), params_(params) {}
 
   void all() {
-    plain(spec_.backbone + ".embed_tokens.weight", {shape_.vocab, hidden_});
-    for (int64_t i = 0; i < shape_.layers; ++i) layer(str(spec_.backbone, ".layers.", i), i);
+    const std::string in = spec_.backbone + ".";
+    plain(str(in, spec_.embed_name, ".weight"), {shape_.vocab, hidden_});
+    if (const auto& table = spec_.position_table)
+      plain(str(in, table->name, ".weight"), {shape_.max_positions + table->before, hidden_});
+    if (!spec_.embedding_norm.empty()) norm(in + spec_.embedding_norm, hidden_);
+    for (int64_t i = 0; i < shape_.layers; ++i) layer(str(in, spec_.layers_name, ".", i), i);
     norm(str(spec_.backbone, ".", spec_.final_norm), hidden_);
     if (spec_.head == Head::Scalar)
       linear("score", hidden_, spec_.labels, false);
     else if (spec_.head == Head::Vocab && !spec_.tied)
       linear(spec_.head_name, hidden_, shape_.vocab, spec_.head_bias);
+    else if (spec_.head == Head::Vocab && spec_.head_bias)
+      plain(spec_.head_name + ".bias", {shape_.vocab});
     if (spec_.seeing) towers(parts_of(*spec_.seeing));
   }
 
@@ -36,8 +42,8 @@ class Listing {
     if (bias) plain(name + ".bias", {out});
   }
   void norm(const std::string& name, int64_t size) {
-    plain(name + ".weight", {size});
-    if (spec_.norm.kind == NormKind::MeanAndBias) plain(name + ".bias", {size});
+    if (has_weight(spec_.norm.kind)) plain(name + ".weight", {size});
+    if (has_bias(spec_.norm.kind)) plain(name + ".bias", {size});
   }
   void towers(const std::vector<TowerPart>& parts) {
     const size_t first = params_.size();
@@ -57,14 +63,15 @@ class Listing {
     norm_of_layer(name, spec_.norms.before_attention);
     const Keeps keeps = shape_.keeps_in(i);
     if (keeps_tokens(keeps))
-      spec_.latent ? latent_attention(name + ".self_attn", *spec_.latent) : attention(name + ".self_attn");
+      spec_.latent ? latent_attention(str(name, ".", spec_.attention_name), *spec_.latent)
+                   : attention(str(name, ".", spec_.attention_name));
     if (keeps_state(keeps))
       std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
     norm_of_layer(name, spec_.norms.after_attention);
     norm_of_layer(name, spec_.norms.before_feed_forward);
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
     if (const auto* dense = std::get_if<DenseSpec>(&kind))
-      feed_forward(str(name, ".", spec_.dense_name), *dense);
+      feed_forward(spec_.dense_name.empty() ? name : str(name, ".", spec_.dense_name), *dense);
     else
       mixture(name, std::get<MixtureSpec>(kind));
     norm_of_layer(name, spec_.norms.after_feed_forward);
@@ -73,19 +80,28 @@ class Listing {
     const int64_t q = shape_.heads * shape_.head_dim, k = shape_.kv_heads * shape_.head_dim;
     const AttentionForm& form = spec_.attention;
     if (form.sinks) plain(name + ".sinks", {shape_.heads});
-    if (form.fused) {
-      linear(name + ".qkv_proj", hidden_, q + 2 * k, form.qkv_bias);
+    if (form.fused != Fused::No) {
+      linear(str(name, ".", form.fused_name), hidden_, q + 2 * k, form.qkv_bias);
     } else {
       linear(name + ".q_proj", hidden_, form.gated ? 2 * q : q, form.qkv_bias);
       linear(name + ".k_proj", hidden_, k, form.qkv_bias);
       linear(name + ".v_proj", hidden_, k, form.qkv_bias);
     }
-    linear(name + ".o_proj", q, hidden_, form.out_bias);
+    linear(str(name, ".", form.out_name), q, hidden_, form.out_bias);
     if (form.gate_name) linear(str(name, ".", form.gate_name), hidden_, q, false);
     if (form.qk_norm == QkNorm::None) return;
     const bool all = form.qk_norm == QkNorm::AllHeads;
-    norm(str(name, ".", qk_norm_name(form.qk_norm, true)), all ? q : shape_.head_dim);
-    norm(str(name, ".", qk_norm_name(form.qk_norm, false)), all ? k : shape_.head_dim);
+    for (const bool queries : {true, false}) {
+      const std::string its = str(name, ".", qk_norm_name(form, queries));
+      if (form.qk_norm == QkNorm::EachHead)
+        head_norms(its, queries ? shape_.heads : shape_.kv_heads);
+      else
+        norm(its, !all ? shape_.head_dim : queries ? q : k);
+    }
+  }
+  void head_norms(const std::string& name, int64_t heads) {
+    if (!spec_.attention.qk_norms_apart) return plain(name + ".weight", {heads, shape_.head_dim});
+    for (int64_t i = 0; i < heads; ++i) plain(str(name, ".norms.", i, ".weight"), {shape_.head_dim});
   }
   void latent_attention(const std::string& name, const LatentForm& form) {
     const bool bias = spec_.attention.qkv_bias;
@@ -138,10 +154,15 @@ class Listing {
   }
   void feed_forward(const std::string& name, const DenseSpec& dense) {
     const FeedForwardNames names = named(dense.kind, dense.names);
-    const bool both = dense.kind == FeedForwardKind::FusedGate;
-    linear(str(name, ".", names.in), hidden_, both ? 2 * dense.ffn : dense.ffn, dense.bias);
-    if (dense.kind == FeedForwardKind::Gated) linear(str(name, ".", names.up), hidden_, dense.ffn, dense.bias);
+    const int64_t up = dense.kind == FeedForwardKind::FusedGate ? 2 * dense.ffn : dense.ffn;
+    if (dense.kind == FeedForwardKind::Gated) linear(str(name, ".", names.gate), hidden_, dense.ffn, dense.bias);
+    linear(str(name, ".", names.up), hidden_, up, dense.bias);
     linear(str(name, ".", names.down), dense.ffn, hidden_, dense.bias);
+    if (spec_.act == Activation::Xielu) xielu(name + ".act_fn");
+  }
+  void xielu(const std::string& name) {
+    for (const char* each : {".alpha_p", ".alpha_n"}) plain(name + each, {1});
+    for (const char* each : {".beta", ".eps"}) plain(name + each, {});
   }
   void mixture(const std::string& layer, const MixtureSpec& m) {
     const MixtureNames& names = m.names;
@@ -249,9 +270,11 @@ ModelFacts model_facts(const Json& config) {
   ModelFacts m;
   m.type = c.text("model_type", ""), m.dtype = weights_dtype(config);
   m.backbone = spec.backbone;
+  m.embedding = str(spec.backbone, ".", spec.embed_name), m.layer = str(spec.backbone, ".", spec.layers_name, ".");
   m.seeing = spec.seeing, m.seen_layers = shape.seen_layers;
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
+  m.position_numbers = shape.position_numbers;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
   m.sinks = spec.attention.sinks, m.uncut = why_uncut(spec);
   m.quantised = quant::bits_of_weight(config, {}).has_value();

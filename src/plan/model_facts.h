@@ -34,9 +34,13 @@ struct ModelFacts {
   std::string type, dtype;
   // The beginning of the names of all but head and towers.
   std::string backbone = "model";
+  // Of the embedding, and the beginning of the names of all layers.
+  std::string embedding = "model.embed_tokens", layer = "model.layers.";
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
   // ModelShape::latent
   int64_t latent = 0;
+  // ModelShape::position_numbers
+  int64_t position_numbers = 0;
   // Of the layers those with keys and values of every token, and those with a state, of so many numbers a sequence.
   int64_t token_layers = 0, state_layers = 0, state_numbers = 0;
   std::vector<Keeps> keeps;

@@ -18,12 +18,12 @@ void cut_matrix(ParamFacts& p, const ModelFacts& whole, const ModelFacts& part) 
   };
   if (last == "q_proj") cut(0, whole.heads, part.heads);
   if (last == "k_proj" || last == "v_proj") cut(0, whole.kv_heads, part.kv_heads);
-  if (last == "o_proj") cut(1, whole.heads, part.heads);
-  if (last == "embed_tokens" || last == "lm_head") cut(0, whole.vocab, part.vocab);
+  if (last == "o_proj" || last == "dense" || last == "out_proj") cut(1, whole.heads, part.heads);
+  if (module == whole.embedding || last == "lm_head") cut(0, whole.vocab, part.vocab);
   const bool shared = module.find("shared_expert") != std::string::npos;
   const int64_t ffn = shared ? whole.shared_ffn : whole.ffn, mine = shared ? part.shared_ffn : part.ffn;
-  if (ffn > 0 && (last == "gate_proj" || last == "up_proj" || last == "c_fc")) cut(0, ffn, mine);
-  if (ffn > 0 && (last == "down_proj" || last == "c_proj")) cut(1, ffn, mine);
+  if (ffn > 0 && (last == "gate_proj" || last == "up_proj" || last == "c_fc" || last == "fc1")) cut(0, ffn, mine);
+  if (ffn > 0 && (last == "down_proj" || last == "c_proj" || last == "fc2")) cut(1, ffn, mine);
 }
 
 void cut_experts(ParamFacts& p, const ModelFacts& whole, const ModelFacts& part) {

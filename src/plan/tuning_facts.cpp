@@ -63,18 +63,41 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
 
 // Where in its layer a linear layer stands: by the last part of its name. A matrix that does the work of several stands
 // in the place of each.
-void place(LayerUse& layer, const std::string& last, LinearUse use) {
-  const std::map<std::string, std::vector<LinearUse*>> places = {{"q_proj", {&layer.q}},
-                                                                 {"k_proj", {&layer.k}},
-                                                                 {"v_proj", {&layer.v}},
-                                                                 {"qkv_proj", {&layer.q, &layer.k, &layer.v}},
-                                                                 {"o_proj", {&layer.o}},
-                                                                 {"gate_proj", {&layer.gate}},
-                                                                 {"up_proj", {&layer.up}},
-                                                                 {"gate_up_proj", {&layer.gate, &layer.up}},
-                                                                 {"c_fc", {&layer.gate, &layer.up}},
-                                                                 {"down_proj", {&layer.down}},
-                                                                 {"c_proj", {&layer.down}}};
+void place(LayerUse& layer, const std::string& module, LinearUse use) {
+  const size_t dot = module.rfind('.'), before = module.rfind('.', dot - 1);
+  const std::string last = module.substr(dot + 1), block = module.substr(before + 1, dot - before - 1);
+  const std::vector<LinearUse*> qkv = {&layer.q, &layer.k, &layer.v}, in = {&layer.gate, &layer.up},
+                                out = {&layer.down};
+  const std::map<std::string, std::vector<LinearUse*>> places = {
+      {"q_proj", {&layer.q}},
+      {"k_proj", {&layer.k}},
+      {"v_proj", {&layer.v}},
+      {"o_proj", {&layer.o}},
+      {"gate_proj", {&layer.gate}},
+      {"up_proj", {&layer.up}},
+      {"down_proj", out},
+      {"gate_up_proj", in},
+      // One matrix for queries, keys and values; and feed-forwards without a gate: as families call them.
+      {"qkv_proj", qkv},
+      {"query_key_value", qkv},
+      {"c_attn", qkv},
+      {"Wqkv", qkv},
+      {"wqkv", qkv},
+      {"W_pack", qkv},
+      {"dense", {&layer.o}},
+      {"out_proj", {&layer.o}},
+      {"wo", {&layer.o}},
+      {"c_fc", in},
+      {"fc1", in},
+      {"fc_in", in},
+      {"dense_h_to_4h", in},
+      {"fc2", out},
+      {"fc_out", out},
+      {"dense_4h_to_h", out},
+      {"w1", {&layer.gate}},
+      {"w3", {&layer.up}},
+      {"w2", out},
+      {"c_proj", block == "attn" ? std::vector<LinearUse*>{&layer.o} : out}};
   const auto found = places.find(last);
   if (found == places.end()) return;
   if (last == "gate_up_proj") use.out /= 2;
@@ -87,7 +110,7 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
   const auto rank = [&](const std::string& name) {
     return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
   };
-  if (module == model.backbone + ".embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
+  if (module == model.embedding) return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
   if (p.pieces.empty()) return 0;
   const auto experts = static_cast<double>(p.shape[0]);
   const int64_t in = p.shape.back(), out = p.shape[p.shape.size() - 2];  // of one piece
@@ -103,7 +126,7 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
 }
 
 int64_t layer_index(const ModelFacts& model, const std::string& name) {
-  const std::string prefix = model.backbone + ".layers.";
+  const std::string& prefix = model.layer;
   return name.rfind(prefix, 0) == 0 ? std::stoll(name.substr(prefix.size())) : -1;
 }
 
@@ -142,7 +165,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     else if (spec.lora && !trained && !p.linear)
       factors = other_factors(model, p, lora);
     const auto rows = static_cast<double>(spec.lora && p.shape.size() == 2 ? lora.rows_of(module).size() : 0);
-    const bool embedding = module == model.backbone + ".embed_tokens";
+    const bool embedding = module == model.embedding;
     const int64_t i = layer_index(model, p.name);
     const bool here = i >= 0      ? i >= stage.begin && i < stage.end
                       : p.tower   ? stage.embedding
@@ -165,8 +188,10 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     if (trained) layer.trained += n, layer.largest_trained = std::max(layer.largest_trained, n);
     if (p.stacked) layer.experts_trained |= trained;
     if (!p.linear) continue;
-    place(layer, module.substr(module.rfind('.') + 1), {p.shape[1], p.shape[0], trained, rank});
+    place(layer, module, {p.shape[1], p.shape[0], trained, rank});
   }
+  for (LayerUse& layer : t.layers)  // up_proj and down_proj alone
+    if (layer.gate.out == 0) layer.gate = layer.up;
   const auto layer_at = [&](int64_t i) { return t.layers.begin() + std::min(i, model.layers); };
   t.layers.erase(layer_at(stage.end), t.layers.end());
   t.layers.erase(t.layers.begin(), layer_at(stage.begin));

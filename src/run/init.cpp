@@ -5,11 +5,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -49,9 +51,15 @@ at::Tensor normal(const DiskShape& t, uint64_t seed, double deviation) {
 }
 
 at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
-  if (t.name.ends_with("norm.weight") || t.name.find("layernorm") != std::string::npos)
+  const bool vector = t.shape.size() == 1 && t.name.ends_with(".weight");  // of a norm, whatever it is called
+  if (vector || t.name.ends_with("norm.weight") || t.name.find("layernorm") != std::string::npos)
     return at::ones(t.shape, at::kFloat);
   if (t.name.ends_with(".bias")) return at::zeros(t.shape, at::kFloat);
+  // Of xielu (nn/mlp.h).
+  if (t.name.ends_with(".act_fn.alpha_p") || t.name.ends_with(".act_fn.alpha_n"))
+    return at::full(t.shape, std::log(std::expm1(t.name.ends_with("p") ? 0.8 : 0.3)), at::kFloat);
+  if (t.name.ends_with(".act_fn.beta")) return at::full(t.shape, 0.5, at::kFloat);
+  if (t.name.ends_with(".act_fn.eps")) return at::full(t.shape, -1e-6, at::kFloat);
   // Of layers with a state: heads that forget at different speeds, in steps of usual lengths.
   if (t.name.ends_with(".A_log")) return at::arange(1, t.shape[0] + 1, at::kFloat).mul_(16.0 / t.shape[0]).log_();
   if (t.name.ends_with(".dt_bias")) return at::linspace(-6, -2, t.shape[0], at::kFloat);

@@ -30,7 +30,7 @@ DecoderSpec read(const Config& c) {
     spec.feed_forward.assign(spec.feed_forward.size(),
                              DenseSpec{.ffn = shared,
                                        .kind = FeedForwardKind::FusedGate,
-                                       .names = {.in = "input_linear", .down = "output_linear"}});
+                                       .names = {.up = "input_linear", .down = "output_linear"}});
   }
   use_states(c, spec, read_mamba(c, {.inner = c.integer("mamba_expand", 2) * spec.shape.hidden}),
              read_layer_types(c, spec.shape.layers, [](int64_t) { return Keeps::State; }));

@@ -20,7 +20,7 @@ MixtureSpec granite_mixture(const Config& c, int64_t width, int64_t shared) {
                     .shared = "shared_mlp",
                     .shared_is_gated = false,
                     .shared_kind = FeedForwardKind::FusedGate,
-                    .of_shared = {.in = "input_linear", .down = "output_linear"}}};
+                    .of_shared = {.up = "input_linear", .down = "output_linear"}}};
 }
 
 namespace {

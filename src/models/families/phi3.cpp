@@ -8,7 +8,7 @@ namespace apus {
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 4096, .eps = 1e-5});
-  spec.attention.fused = true;
+  spec.attention.fused = Fused::Blocks;
   spec.reads_grown_anew = true;
   spec.window = read_windows(c, spec.shape.layers, c.find("sliding_window") ? Slides::Always : Slides::Never);
   use_kind(spec, FeedForwardKind::FusedGate);

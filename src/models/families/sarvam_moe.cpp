@@ -9,7 +9,7 @@ namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec =
       read_decoder(c, {.kv_heads = 4, .positions = 131072, .ffn = 8192, .head_dim = 64, .rope = {.theta = 8e6}});
-  spec.attention.fused = true;
+  spec.attention.fused = Fused::Blocks;
   spec.attention.qkv_bias = c.flag("attention_bias", c.flag("use_qkv_bias", false));
   if (c.flag("use_qk_norm", true)) spec.attention.qk_norm = QkNorm::Head;
   const int64_t width = c.integer("moe_intermediate_size", 1024);

@@ -145,6 +145,8 @@ Activation read_activation(const Config& config, const char* key, const char* un
       {"gelu_pytorch_tanh", Activation::GeluTanh},
       {"gelu_python_tanh", Activation::GeluTanh},
       {"relu", Activation::Relu},
+      {"relu2", Activation::Relu2},
+      {"xielu", Activation::Xielu},
   };
   const auto name = config.text(key, unsaid);
   std::vector<std::string> names;

@@ -12,8 +12,11 @@ std::string why_uncut(const DecoderSpec& spec) {
   };
   if (spec.latent) return "all heads of their attention share one vector a token";
   if (spec.state) return "some of their layers keep a state instead of keys and values";
-  if (spec.attention.fused) return "one matrix makes queries, keys and values";
+  if (spec.attention.fused != Fused::No) return "one matrix makes queries, keys and values";
   if (spec.attention.qk_norm == QkNorm::AllHeads) return "queries and keys of all heads are normalised together";
+  if (!spec.attention.slopes.empty()) return "each head of their attention has a slope of its own";
+  if (spec.attention.qk_norm == QkNorm::EachHead) return "queries and keys of each head have norms of their own";
+  if (spec.head_normed) return "each row of their head is brought to length 1";
   if (spec.head_bias) return "their head has a bias";
   if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";
   if (std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), fused))

@@ -29,6 +29,8 @@ struct ModelShape {
   int64_t experts = 0, experts_per_token = 0;
   // Above 0: the cache holds so many numbers of a token in a layer, instead of keys and values of every head.
   int64_t latent = 0;
+  // So many numbers of a key say its position besides those of its head.
+  int64_t position_numbers = 0;
   // Per layer, what it keeps of a sequence; empty: every one keeps tokens. And the shape of a state.
   std::vector<Keeps> keeps = {};
   StateShape state = {};
@@ -73,7 +75,7 @@ enum class Head { Vocab, Scalar, None };
 // before that is added.
 struct LayerNorms {
   std::string before_attention = "input_layernorm", after_attention = "";
-  // "" with parallel branches, which read one norm.
+  // "" with parallel branches that read one norm.
   std::string before_feed_forward = "post_attention_layernorm", after_feed_forward = "";
 };
 
@@ -84,6 +86,13 @@ struct NormedSums {
     double kept = 1, added = 1;
   };
   Sum attention, state, feed_forward;
+};
+
+// A table that a token's position looks up, whose row is added to its embedding.
+struct PositionTable {
+  std::string name;
+  // So many rows stand before that of the first position.
+  int64_t before = 0;
 };
 
 struct DecoderSpec {
@@ -98,7 +107,7 @@ struct DecoderSpec {
   bool tied = false;
   NormSpec norm;
   LayerNorms norms;
-  // Attention and feed-forward read the same normed input, and both are added to it.
+  // Attention and feed-forward read the same input, each normed for itself or both as one, and both are added to it.
   bool parallel = false;
   AttentionForm attention;
   // Instead of keys and values of each head's own.
@@ -116,8 +125,6 @@ struct DecoderSpec {
   double embedding_scale = 1, branch_scale = 1, logit_scale = 1;
   // Above 0: logits are bent to softcap * tanh(logit / softcap).
   double logit_softcap = 0;
-  // The head of words has a bias.
-  bool head_bias = false;
   // The embeddings' number is rounded to their dtype first.
   bool embedding_scale_rounded = false;
   // Per layer: how far it looks back; 0: as far as the text goes.
@@ -126,7 +133,16 @@ struct DecoderSpec {
   std::vector<FeedForwardSpec> feed_forward;
   // The names of the head, the last norm and the dense feed-forwards in the checkpoint.
   std::string head_name = "lm_head", final_norm = "norm", dense_name = "mlp";
-  // The forms that its files may have, the likeliest first; empty: names are the model's own.
+  // The head of words has a bias.
+  bool head_bias = false;
+  // Each row of the head is brought to length 1 before it is multiplied.
+  bool head_normed = false;
+  // Of the embedding, of the list of layers, and of attention in a layer.
+  std::string embed_name = "embed_tokens", layers_name = "layers", attention_name = "self_attn";
+  // The name of a norm behind the embedding; "": there is none.
+  std::string embedding_norm = "";
+  std::optional<PositionTable> position_table;
+  // The forms that files may have, where names or sides are not the model's own.
   std::vector<DiskForm> forms = {};
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;

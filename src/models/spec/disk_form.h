@@ -15,7 +15,8 @@ struct DiskForm {
   std::vector<Rename> renames = {};
   // Then, one after the other, what stands anywhere in a name.
   std::vector<Rename> inside = {};
-  // Endings of the names of stacked experts whose last two dimensions the file holds the other way round.
+  // Endings of the names of matrices, or of stacks of them, whose last two dimensions the file holds the other way
+  // round.
   std::vector<std::string> transposed = {};
 
   std::string disk_name(const std::string& own) const;

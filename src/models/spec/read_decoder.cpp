@@ -28,6 +28,13 @@ ModelShape read_shape(const Config& c, const FamilyDefaults& defaults) {
 }
 }  // namespace
 
+Json in_usual_words(const Config& c, const std::vector<std::pair<const char*, const char*>>& own_and_usual) {
+  Json all = c.json();
+  for (const auto& [own, usual] : own_and_usual)
+    if (const Json* said = c.find(own); said && !all.contains(usual)) all[usual] = *said;
+  return all;
+}
+
 DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   DecoderSpec spec;
   spec.act = read_activation(c);
@@ -62,6 +69,32 @@ int64_t read_expert_count(const Config& c) {
 void use_kind(DecoderSpec& spec, FeedForwardKind kind, bool bias) {
   for (FeedForwardSpec& each : spec.feed_forward)
     std::get<DenseSpec>(each).kind = kind, std::get<DenseSpec>(each).bias = bias;
+}
+
+void use_names(DecoderSpec& spec, FeedForwardNames names) {
+  for (FeedForwardSpec& each : spec.feed_forward) std::get<DenseSpec>(each).names = names;
+}
+
+void use_plain(DecoderSpec& spec, FeedForwardNames names, bool bias) {
+  use_kind(spec, FeedForwardKind::Plain, bias);
+  use_names(spec, names);
+}
+
+std::vector<double> usual_slopes(int64_t heads) {
+  const auto power = static_cast<int64_t>(std::exp2(std::floor(std::log2(static_cast<double>(heads)))));
+  const auto slope = [](int64_t n, int64_t of) {
+    return std::exp2(-8.0 * static_cast<double>(n) / static_cast<double>(of));
+  };
+  std::vector<double> slopes;
+  for (int64_t n = 1; n <= power; ++n) slopes.push_back(slope(n, power));
+  for (int64_t n = 1; std::ssize(slopes) < heads; n += 2) slopes.push_back(slope(n, 2 * power));
+  return slopes;
+}
+
+void use_slopes(DecoderSpec& spec, std::vector<double> slopes) {
+  spec.attention.slopes = std::move(slopes);
+  spec.shape.position_numbers = kPositionNumbers;
+  turn_only(spec, [](size_t) { return false; });
 }
 
 void norms_after_branches(DecoderSpec& spec) {

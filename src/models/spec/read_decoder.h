@@ -23,6 +23,9 @@ struct FamilyDefaults {
   RopeDefaults rope = {};
 };
 
+// The file's settings with those of a family's own words under the usual ones too, where these are not there.
+Json in_usual_words(const Config& config, const std::vector<std::pair<const char*, const char*>>& own_and_usual);
+
 // Every layer is dense.
 DecoderSpec read_decoder(const Config& config, const FamilyDefaults& defaults);
 
@@ -33,6 +36,14 @@ int64_t read_expert_count(const Config& config);
 
 // Every layer's feed-forward is of this kind.
 void use_kind(DecoderSpec& spec, FeedForwardKind kind, bool bias = false);
+// The matrices of every layer's feed-forward have these names.
+void use_names(DecoderSpec& spec, FeedForwardNames names);
+// Positions are told by these slopes, one a head, and nothing turns. The usual ones: of a power of two heads, the
+// powers of 2^(-8 / heads); of the heads beyond one, every second of twice as many.
+void use_slopes(DecoderSpec& spec, std::vector<double> slopes);
+std::vector<double> usual_slopes(int64_t heads);
+// Every layer's feed-forward is a plain one with these names.
+void use_plain(DecoderSpec& spec, FeedForwardNames names, bool bias);
 // What branches give is normalised before it is added, and nothing else is.
 void norms_after_branches(DecoderSpec& spec);
 // Granite's numbers: embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling.

@@ -5,7 +5,9 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "ops/ops.h"
 #include "train/optim_arguments.h"
@@ -40,8 +42,10 @@ class Muon final : public Optimizer {
 
  private:
   static bool by_muon(const NamedParam& p) {
-    return p.tensor.dim() == 2 && p.name.find("embed_tokens") == std::string::npos &&
-           p.name.find("lm_head") == std::string::npos;
+    const auto within = [&](const char* part) { return p.name.find(part) != std::string::npos; };
+    static constexpr const char* kTables[] = {
+        "embed_tokens", "word_embeddings.", "embed_positions.", "embed_in.", ".wte.", ".wpe.", "lm_head"};
+    return p.tensor.dim() == 2 && std::none_of(std::begin(kTables), std::end(kTables), within);
   }
   void init(Slot& slot) const override {
     const at::Tensor& p = slot.param->tensor;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Baichuan 1 and 2: queries, keys and values in one matrix. The 13B ones are told positions by slopes; the second
+// generation brings the rows of its head to length 1.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const Json all = in_usual_words(c, {{"model_max_length", "max_position_embeddings"}});
+  DecoderSpec spec = read_decoder(Config(all), {.positions = 4096});
+  spec.attention.fused = Fused::Blocks, spec.attention.fused_name = "W_pack";
+  // What the two sizes' own code does.
+  if (spec.shape.heads == 40 || c.flag("alibi", false)) use_slopes(spec, usual_slopes(spec.shape.heads));
+  spec.head_normed = spec.shape.vocab == 125696 || c.flag("norm_head", false);
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"baichuan-7b", 4096, 32, 32, 32, 0, 11008, 64000, 4096, 1e4, false},
+    {"baichuan2-7b", 4096, 32, 32, 32, 0, 11008, 125696, 4096, 1e4, false},
+    {"baichuan2-13b", 5120, 40, 40, 40, 0, 13696, 125696, 4096, 1e4, false},
+};
+
+const RegisterFamily baichuan(
+    "baichuan", {.title = "Baichuan 1 and 2", .architecture = "BaichuanForCausalLM", .read = read, .presets = presets});
+}  // namespace
+
+}  // namespace apus

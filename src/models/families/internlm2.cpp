@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// InternLM2 and 2.5, by the code that its files bring: one matrix holds queries, key and value of one key-value head
+// after the other.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.positions = 32768});
+  const bool bias = c.flag("bias", true);
+  spec.embed_name = "tok_embeddings", spec.head_name = "output", spec.attention_name = "attention";
+  spec.norms = {.before_attention = "attention_norm", .before_feed_forward = "ffn_norm"};
+  spec.dense_name = "feed_forward";
+  spec.attention = {.qkv_bias = bias, .out_bias = bias, .fused = Fused::Groups, .fused_name = "wqkv", .out_name = "wo"};
+  use_names(spec, {.gate = "w1", .up = "w3", .down = "w2"});
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"internlm2-1.8b", 2048, 24, 16, 8, 0, 8192, 92544, 32768, 1e6, false},
+    {"internlm2.5-7b", 4096, 32, 32, 8, 0, 14336, 92544, 32768, 1e6, false},
+    {"internlm2.5-20b", 6144, 48, 48, 8, 0, 16384, 92544, 32768, 5e7, false},
+};
+
+const RegisterFamily internlm2("internlm2", {.title = "InternLM 2 and 2.5",
+                                             .architecture = "InternLM2ForCausalLM",
+                                             .read = read,
+                                             .says = {{"bias", false}, {"rms_norm_eps", 1e-5}},
+                                             .presets = presets});
+}  // namespace
+
+}  // namespace apus
