@@ -32,8 +32,9 @@ DecoderSpec read(const Config& c) {
                                        .kind = FeedForwardKind::FusedGate,
                                        .names = {.up = "input_linear", .down = "output_linear"}});
   }
-  use_states(c, spec, read_mamba(c, {.inner = c.integer("mamba_expand", 2) * spec.shape.hidden}),
-             read_layer_types(c, spec.shape.layers, [](int64_t) { return Keeps::State; }));
+  MambaForm form = read_mamba(c, {.inner = c.integer("mamba_expand", 2) * spec.shape.hidden});
+  form.norm_groups = form.groups;
+  use_states(c, spec, form, read_layer_types(c, spec.shape.layers, [](int64_t) { return Keeps::State; }));
   return spec;
 }
 
