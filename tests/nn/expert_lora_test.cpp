@@ -32,7 +32,7 @@ struct Setting {
 // One by one: an adapter more, on one expert alone, that changes nothing.
 struct Layer {
   Layer(const Setting& s, bool one_by_one, at::ScalarType type, at::ScalarType factors)
-      : experts(kExperts, kHidden, kFfn, {}, /*clamp=*/0) {
+      : experts(kExperts, kHidden, kFfn, {}, {}) {
     uint64_t seed = 1;
     experts.visit([&](const std::string&, Param& p) { p.data = placed(normal(p.full, seed++, 0.2), type); });
     experts.visit_modules([&](const std::string& name, Module& m) {

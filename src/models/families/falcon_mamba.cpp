@@ -9,7 +9,7 @@ namespace apus {
 
 namespace {
 DecoderSpec read(const Config& c) {
-  const Json json = in_words_of_attention(c, 1, 1);
+  const Json json = in_words_of_attention(c, 1, 2);
   DecoderSpec spec = read_decoder(Config(json), {.positions = 1048576, .tied = true});
   spec.feed_forward.assign(spec.feed_forward.size(), NoFeedForward{});
   SelectiveForm form = read_selective(c, spec.shape.hidden);

@@ -3,6 +3,7 @@
 // told positions; experts as DeepSeek-V3 has them.
 #include <algorithm>
 
+#include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
@@ -52,6 +53,12 @@ DecoderSpec read(const Config& c) {
                                                           : layer > 0 && layer % 4 == 0;
                return attends ? Keeps::Tokens : Keeps::State;
              }));
+  // transformers gives dense layers the mixtures' name.
+  DiskForm alike;
+  for (int64_t i = 0; i < spec.shape.layers; ++i)
+    if (std::holds_alternative<DenseSpec>(spec.feed_forward[static_cast<size_t>(i)]))
+      alike.renames.push_back({str("model.layers.", i, ".mlp."), str("model.layers.", i, ".block_sparse_moe.")});
+  spec.forms = {{}, std::move(alike)};
   return spec;
 }
 

@@ -21,7 +21,7 @@ SelectiveForm read_selective(const Config& c, int64_t hidden) {
 
 namespace {
 DecoderSpec read(const Config& c) {
-  const Json json = in_words_of_attention(c, 1, 1);
+  const Json json = in_words_of_attention(c, 1, 2);
   DecoderSpec spec = read_decoder(Config(json), {.positions = 1048576, .tied = true});
   spec.feed_forward.assign(spec.feed_forward.size(), NoFeedForward{});
   use_states(c, spec, read_selective(c, spec.shape.hidden), [](int64_t) { return Keeps::State; });

@@ -15,7 +15,9 @@ DecoderSpec read(const Config& c) {
   spec.feed_forward.assign(spec.feed_forward.size(), NoFeedForward{});
   const int64_t groups = c.integer("n_groups", 8), inner = c.integer("expand", 2) * spec.shape.hidden;
   const bool bias = c.flag("use_bias", false);
-  const auto limits = c.numbers("time_step_limit");
+  // The upper one is infinite, which newer files write as an object.
+  const Json* limits = c.find("time_step_limit");
+  const bool limited = limits && limits->is_array() && !limits->empty() && (*limits)[0].is_number();
   require(heads * head_dim == inner, Fault::Model, "config.json: num_heads ", heads, " times head_dim ", head_dim,
           " should be the ", inner, " values of a Mamba layer");
   use_states(c, spec,
@@ -28,7 +30,7 @@ DecoderSpec read(const Config& c) {
                        .in_bias = bias,
                        .out_bias = bias,
                        .norm_groups = groups,
-                       .least_step = limits.empty() ? 0 : limits[0]},
+                       .least_step = limited ? (*limits)[0].get<double>() : 0},
              [](int64_t) { return Keeps::State; });
   spec.forms = {mixer_names("backbone")};
   return spec;

@@ -9,13 +9,13 @@
 namespace apus {
 
 namespace {
-// As 2^-(n bias / heads) for n from 1; where heads are no power of two, of the next one every second and then the
-// others.
-std::vector<double> slopes_of(int64_t heads, double bias) {
+// 2^-(8 n / heads) for n from 1; where heads are no power of two, of the next one every second and then the others.
+// transformers does not look at alibi_bias_max, which is 8 in all files.
+std::vector<double> slopes_of(int64_t heads) {
   const auto power = static_cast<int64_t>(std::exp2(std::ceil(std::log2(static_cast<double>(heads)))));
   std::vector<double> all, out;
   for (int64_t n = 1; n <= power; ++n)
-    all.push_back(std::exp2(-static_cast<double>(n) * bias / static_cast<double>(power)));
+    all.push_back(std::exp2(-8.0 * static_cast<double>(n) / static_cast<double>(power)));
   if (power == heads) return all;
   for (const size_t first : {1, 0})
     for (size_t i = first; i < all.size(); i += 2) out.push_back(all[i]);
@@ -47,7 +47,7 @@ DecoderSpec read(const Config& c) {
                     .out_name = "out_proj",
                     .clip = attention.number("clip_qkv", 0),
                     .scale = attention.number("softmax_scale", 0)};
-  use_slopes(spec, slopes_of(spec.shape.heads, attention.number("alibi_bias_max", 8)));
+  use_slopes(spec, slopes_of(spec.shape.heads));
   use_plain(spec, {.up = "up_proj", .down = "down_proj"}, false);
   return spec;
 }

@@ -21,7 +21,8 @@ const Family& family_of(const Json& config) {
   const Family* family = Registry<Family>::of().find(name);
   const auto near = nearest(name, known_models());
   require(family, Fault::Model, "config.json: model_type '", name, "' is not known",
-          near.empty() ? "" : "; nearest: " + join(near), "; known: ", join(known_models()));
+          near.empty() ? "" : "; nearest: " + join(near), "; `apus init --help all` lists the ", known_models().size(),
+          " that are");
   return *family;
 }
 
