@@ -12,6 +12,7 @@ Json gpt_words(const Config& c) {
                                 {"n_positions", "max_position_embeddings"},
                                 {"n_inner", "intermediate_size"},
                                 {"activation_function", "hidden_act"}});
+  all["num_key_value_heads"] = Config(all).integer("num_attention_heads");  // these families know no fewer
   if (!all.contains("intermediate_size")) all["intermediate_size"] = 4 * Config(all).integer("hidden_size");
   return all;
 }
