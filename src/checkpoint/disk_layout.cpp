@@ -16,10 +16,12 @@ int64_t numbers(const Param& p) {
 }
 }  // namespace
 
+bool has_no_dimensions(const Param& p) { return p.statistic && p.full == std::vector<int64_t>{1}; }
+
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, const DiskForm& form) {
   if (!p.tied.empty()) return {};
   if (p.pieces.empty()) {
-    std::vector<int64_t> shape = p.full;
+    std::vector<int64_t> shape = has_no_dimensions(p) ? std::vector<int64_t>() : p.full;
     if (p.turned || form.is_transposed(name)) std::swap(shape.at(shape.size() - 2), shape.back());
     return {{form.disk_name(name), shape, p.statistic}};
   }
@@ -43,6 +45,7 @@ void each_disk_tensor(const std::string& name, const Param& p, const at::Tensor&
                       const std::function<void(const DiskTensor&)>& f, const DiskForm& form) {
   const auto shapes = disk_shapes(name, p, form);
   if (shapes.empty()) return;
+  if (has_no_dimensions(p)) return f({shapes[0].name, whole.reshape({})});
   if (p.pieces.empty())
     return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(-2, -1).contiguous() : whole});
   const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});

@@ -17,6 +17,8 @@ struct DiskShape {
   std::vector<int64_t> shape;
   bool statistic = false;  // Param::statistic
 };
+// On disk: of a statistic that is a single number.
+bool has_no_dimensions(const Param& param);
 // Of one parameter, and of all of a model in visiting order. Nothing need be loaded.
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& param, const DiskForm& form = {});
 std::vector<DiskShape> disk_shapes(Module& model, const DiskForm& form = {});

@@ -107,6 +107,7 @@ void settle_tying(Model& model, const TensorFolder& source) {
 
 // Of one tensor that holds all of it: gates lie before ups.
 std::vector<int64_t> one_tensor_shape(const Param& p) {
+  if (has_no_dimensions(p)) return {};
   if (p.pieces.empty() || p.full.size() != 4) return p.full;
   return {p.full[0], p.full[1] * p.full[2], p.full[3]};
 }

@@ -2,12 +2,14 @@
 #include "models/decoder.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <cmath>
 #include <functional>
 
 #include "dist/collective.h"
@@ -160,12 +162,21 @@ at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const
 }
 
 struct Decoder::Backbone : Module {
+  // A table of the file; or, where it has no name, sines and cosines of a row's number by falling frequencies.
   struct PositionRows : Module {
-    explicit PositionRows(const DecoderSpec& spec)
-        : before(spec.position_table->before),
-          weight(param("weight", {spec.shape.max_positions + before, spec.shape.hidden})) {}
-    int64_t before;
-    Param& weight;
+    explicit PositionRows(const DecoderSpec& spec) : before(spec.position_table->before), hidden(spec.shape.hidden) {
+      if (!spec.position_table->name.empty()) weight = &param("weight", {spec.shape.max_positions + before, hidden});
+    }
+    at::Tensor operator()(const at::Tensor& position_T, const at::TensorOptions& options) const {
+      const at::Tensor row_T = position_T + before;
+      if (weight) return ops::embedding(row_T.clamp_max(weight->full[0] - 1), weight->data);
+      const int64_t half = hidden / 2;
+      const at::Tensor fall = at::arange(half, options.dtype(at::kFloat)) * (-std::log(1e4) / (half - 1.0));
+      const at::Tensor angle_TD = row_T.to(at::kFloat).unsqueeze(1) * fall.exp();
+      return at::cat({angle_TD.sin(), angle_TD.cos()}, 1).to(options.dtype());
+    }
+    const int64_t before, hidden;
+    Param* weight = nullptr;
   };
   struct Layers : Module {
     explicit Layers(const DecoderSpec& spec) {
@@ -253,10 +264,9 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   Comm* const ranks = word_ranks(mesh());
   at::Tensor x_TD =
       scaled_embedding(ranks ? of_all_tables(in.id_T, backbone_.embed.weight().part[0], rows, *ranks) : rows(in.id_T));
-  if (const auto* table = backbone_.positions) {
+  if (const auto* rows_of = backbone_.positions) {
     const auto& share = training_of(s).tokens;
-    const at::Tensor row_T = (share ? share->narrowed(s.position) : s.position) + table->before;
-    x_TD = x_TD + ops::embedding(row_T.clamp_max(table->weight.full[0] - 1), table->weight.data);
+    x_TD = x_TD + (*rows_of)(share ? share->narrowed(s.position) : s.position, x_TD.options());
   }
   return backbone_.embedding_norm ? (*backbone_.embedding_norm)(x_TD) : x_TD;
 }
@@ -298,11 +308,19 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
   }
   return factors;
 }
+void Decoder::prepare_inference() {
+  if (!spec_.head_normed || spec_.head != Head::Vocab) return;
+  head_as_is_ = words().weight().data, head_normed_ = unit_rows(head_as_is_);
+}
 at::Tensor Decoder::head_weight() const { return words().weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
   if (spec_.head != Head::Vocab) return words()(normed_TD, s);
-  at::Tensor logits = spec_.head_normed ? at::linear(before_head(normed_TD), unit_rows(words().weight().data))
-                                        : words()(before_head(normed_TD), s);
+  const auto normed_rows = [&] {
+    const at::Tensor& weight = words().weight().data;
+    return head_as_is_.is_same(weight) ? head_normed_ : unit_rows(weight);
+  };
+  at::Tensor logits =
+      spec_.head_normed ? at::linear(before_head(normed_TD), normed_rows()) : words()(before_head(normed_TD), s);
   if (Comm* const ranks = word_ranks(mesh())) {
     collective::Rows words_of;
     for (int r = 0; r < ranks->size(); ++r) words_of.push_back(part_of(spec_.shape.vocab, r, ranks->size()).size);

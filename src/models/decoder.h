@@ -53,6 +53,7 @@ class Decoder : public Model {
   at::Tensor head_weight() const override;
   ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const override;
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
+  void prepare_inference() override;
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
   std::vector<DiskForm> disk_forms() const override { return spec_.forms.empty() ? Model::disk_forms() : spec_.forms; }
@@ -75,6 +76,8 @@ class Decoder : public Model {
   DecoderSpec spec_;
   Backbone& backbone_;
   Linear* head_ = nullptr;  // null: Head::None
+  // Of a head whose rows are brought to length 1, for answers: the weight, and what it becomes.
+  at::Tensor head_as_is_, head_normed_;
 };
 
 }  // namespace apus

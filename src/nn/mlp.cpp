@@ -44,8 +44,8 @@ at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up
 Xielu::Xielu()
     : positive_(param("alpha_p", {1})),
       negative_(param("alpha_n", {1})),
-      beta_(param("beta", {})),
-      eps_(param("eps", {})) {
+      beta_(param("beta", {1})),
+      eps_(param("eps", {1})) {
   for (Param* fixed : {&beta_, &eps_}) fixed->statistic = true, fixed->trainable = false;
 }
 

@@ -21,7 +21,7 @@ class Listing {
   void all() {
     const std::string in = spec_.backbone + ".";
     plain(str(in, spec_.embed_name, ".weight"), {shape_.vocab, hidden_});
-    if (const auto& table = spec_.position_table)
+    if (const auto& table = spec_.position_table; table && !table->name.empty())
       plain(str(in, table->name, ".weight"), {shape_.max_positions + table->before, hidden_});
     if (!spec_.embedding_norm.empty()) norm(in + spec_.embedding_norm, hidden_);
     for (int64_t i = 0; i < shape_.layers; ++i) layer(str(in, spec_.layers_name, ".", i), i);
@@ -215,8 +215,7 @@ class Listing {
     if (spec_.act == Activation::Xielu) xielu(name + ".act_fn");
   }
   void xielu(const std::string& name) {
-    for (const char* each : {".alpha_p", ".alpha_n"}) plain(name + each, {1});
-    for (const char* each : {".beta", ".eps"}) plain(name + each, {});
+    for (const char* each : {".alpha_p", ".alpha_n", ".beta", ".eps"}) plain(name + each, {1});
   }
   void mixture(const std::string& layer, const MixtureSpec& m) {
     const MixtureNames& names = m.names;

@@ -23,6 +23,7 @@
 #include "checkpoint/shards.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
+#include "models/spec/family.h"
 #include "models/spec/presets.h"
 #include "run/runner.h"
 #include "text/builtin_templates.h"
@@ -121,7 +122,9 @@ int run_init(const InitOptions& o) {
     if (config.contains(key)) generation[key] = config[key];
   write_file_atomic(dir / "generation_config.json", generation.dump(2) + "\n");
 
-  const auto shapes = disk_shapes(*model);
+  // Those that see are written under the model's own names.
+  const std::vector<DiskForm> forms = describe_model(config).seeing ? std::vector<DiskForm>() : disk_forms_of(config);
+  const auto shapes = disk_shapes(*model, forms.empty() ? DiskForm() : forms.front());
   int64_t parameters = 0;
   for (const auto& t : shapes) {
     int64_t count = 1;
