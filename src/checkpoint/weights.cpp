@@ -105,6 +105,25 @@ void settle_tying(Model& model, const TensorFolder& source) {
   });
 }
 
+// Convolutions that are put together when they are used are cut where the file cuts them: transformers writes equal
+// parts, whatever each of them convolves.
+void settle_convolutions(Model& model, const TensorFolder& source, const FoundName& found) {
+  std::map<std::string, std::vector<std::pair<Param*, const TensorEntry*>>> groups;
+  model.visit([&](const std::string& name, Param& p) {
+    if (name.ends_with("_conv1d.weight"))
+      groups[module_of(module_of(name))].emplace_back(&p, source.find(found(name, "")));
+  });
+  for (const auto& [layer, group] : groups) {
+    int64_t own = 0, there = 0;
+    for (const auto& [p, entry] : group) {
+      const bool alike = entry && entry->shape.size() == p->full.size() && entry->shape.back() == p->full.back();
+      own += p->full[0], there += alike ? entry->shape[0] : 0;
+    }
+    if (own != there) continue;
+    for (const auto& [p, entry] : group) p->full[0] = entry->shape[0], p->part[0] = {0, entry->shape[0]};
+  }
+}
+
 // Of one tensor that holds all of it: gates lie before ups.
 std::vector<int64_t> one_tensor_shape(const Param& p) {
   if (has_no_dimensions(p)) return {};
@@ -331,6 +350,7 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
   model.set_disk_form(form_of(model, source));
   settle_tying(model, source);
   const FoundName found_name{source, model.backbone_name(), model.disk_form()};
+  settle_convolutions(model, source, found_name);
   std::map<std::string, std::string> other_name;
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) other_name[p.tied] = name;

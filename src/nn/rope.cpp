@@ -13,7 +13,7 @@ namespace {
 
 // Which of the three positions each frequency follows.
 std::vector<int> section_axes(const RopeSpec& s) {
-  const int64_t r = s.dim / 2;
+  const int64_t r = (s.dim + 1) / 2;
   std::vector<int> axis(static_cast<size_t>(r), 0);
   if (s.interleaved_sections) {
     for (int a = 1; a < 3; ++a)
@@ -60,7 +60,7 @@ at::Tensor query_scale(const RopeSpec& spec, const at::Tensor& position) {
 }
 
 Turn turn_of(const RopeSpec& spec, const Step& step) {
-  const int64_t r = spec.dim / 2, tokens = step.position.size(-1);
+  const int64_t r = (spec.dim + 1) / 2, tokens = step.position.size(-1);
   const at::Tensor position = step.position.to(at::kCPU, at::kDouble).contiguous();
   const double* p = position.data_ptr<double>();
   const bool three = position.dim() == 2;

@@ -15,7 +15,7 @@ namespace {
 // theta^(2i / dim): how many positions each frequency takes for one radian.
 std::vector<float> periods(const RopeSpec& s, float theta) {
   std::vector<float> out;
-  for (int64_t i = 0; i < s.dim / 2; ++i)
+  for (int64_t i = 0; i < (s.dim + 1) / 2; ++i)  // of an odd number one more turns
     out.push_back(std::pow(theta, static_cast<float>(2 * i) / static_cast<float>(s.dim)));
   return out;
 }

@@ -86,7 +86,8 @@ RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions, co
   spec.long_factor = rope.numbers("long_factor");
   spec.sections = rope.integers("mrope_section");
   spec.interleaved_sections = rope.flag("mrope_interleaved", false);
-  require(spec.dim > 0 && spec.dim % 2 == 0 && spec.theta > 0 && spec.factor > 0, Fault::Model,
+  const bool whole_pairs = spec.dim % 2 == 0 || (spec.dim < head_dim && spec.type == "default");
+  require(spec.dim > 0 && whole_pairs && spec.theta > 0 && spec.factor > 0, Fault::Model,
           "config.json: the rotary settings make no sense (dim ", spec.dim, ", theta ", spec.theta, ", factor ",
           spec.factor, ")");
   require(spec.sections.empty() || spec.sections.size() == 3, Fault::Model,
