@@ -324,7 +324,7 @@ TEST(Weights, QuantisationsThatAreNotReadAreRefused) {
 TEST(Weights, UnknownModelNamesTheNearest) {
   const auto text = refusal(Fault::Model, [] { make_model(Json{{"model_type", "qwen33"}}); });
   expect_says(text, "nearest: qwen3");
-  expect_says(text, "known: ");
+  expect_says(text, "lists the ");
   expect_says(refusal(Fault::Model, [] { make_model(Json::object()); }), "model_type");
   Json config = preset_config("tiny");
   config["num_attention_heads"] = 7;

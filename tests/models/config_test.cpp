@@ -190,7 +190,7 @@ TEST(Towers, WhatIsAnotherInternVlIsRefused) {
   };
   EXPECT_NE(with({{"ps_version", "v1"}}).find("first InternVL"), std::string::npos);
   EXPECT_NE(with({{"downsample_ratio", 0.25}}).find("downsample_ratio"), std::string::npos);
-  EXPECT_NE(with({{"llm_config", {{"model_type", "internlm2"}}}}).find("'internlm2' is not known"), std::string::npos);
+  EXPECT_NE(with({{"llm_config", {{"model_type", "internlm9"}}}}).find("'internlm9' is not known"), std::string::npos);
   EXPECT_NE(with({{"llm_config", {{"model_type", "internvl_chat"}}}}), "");
   EXPECT_NE(with({{"vision_config", {{"image_size", {448, 224}}}}}).find("the same number twice"), std::string::npos);
   EXPECT_NE(with({{"vision_config", {{"image_size", 100}}}}).find("do not fit together"), std::string::npos);
