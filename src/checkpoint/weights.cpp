@@ -115,11 +115,13 @@ void settle_convolutions(Model& model, const TensorFolder& source, const FoundNa
   });
   for (const auto& [layer, group] : groups) {
     int64_t own = 0, there = 0;
+    bool whole = true, same = true;
     for (const auto& [p, entry] : group) {
       const bool alike = entry && entry->shape.size() == p->full.size() && entry->shape.back() == p->full.back();
       own += p->full[0], there += alike ? entry->shape[0] : 0;
+      whole = whole && p->part[0].size == p->full[0], same = same && alike && entry->shape[0] == p->full[0];
     }
-    if (own != there) continue;
+    if (own != there || same || !whole) continue;
     for (const auto& [p, entry] : group) p->full[0] = entry->shape[0], p->part[0] = {0, entry->shape[0]};
   }
 }
