@@ -60,8 +60,7 @@ Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
   const auto i = static_cast<size_t>(index);
   const int turn = spec.rope_of[i];
   AttentionForm form = spec.attention;
-  LayerHeads heads{spec.shape.heads, spec.shape.kv_heads, form.sinks};
-  if (!spec.heads_of.empty()) heads = spec.heads_of[i];
+  const LayerHeads heads = spec.heads_in(index);
   form.sinks = heads.sinks;
   return {.layer = index,
           .hidden = spec.shape.hidden,
@@ -79,16 +78,6 @@ Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
 std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t index) {
   if (spec.latent) return std::make_unique<LatentAttention>(attention_spec(spec, index), *spec.latent);
   return std::make_unique<Attention>(attention_spec(spec, index));
-}
-}  // namespace
-
-namespace {
-bool mixes(const DecoderSpec& spec, int64_t index) { return spec.shape.keeps_in(index) != Keeps::Nothing; }
-const LayerNorms& norms_of(const DecoderSpec& spec, int64_t index) {
-  return spec.state_norms && keeps_state(spec.shape.keeps_in(index)) ? *spec.state_norms : spec.norms;
-}
-bool feeds(const DecoderSpec& spec, int64_t index) {
-  return !std::holds_alternative<NoFeedForward>(spec.feed_forward[static_cast<size_t>(index)]);
 }
 }  // namespace
 
@@ -111,12 +100,13 @@ Norm* DecoderLayer::norm(const std::string& name, const DecoderSpec& spec) {
 DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     : parallel_(spec.parallel),
       branch_scale_(spec.branch_scale),
-      before_attention_(mixes(spec, index) ? norm(norms_of(spec, index).before_attention, spec) : nullptr),
+      before_attention_(norm(spec.norms_in(index).before_attention, spec)),
       mixers_(make_mixers(spec, index)),
-      after_attention_(mixes(spec, index) ? norm(norms_of(spec, index).after_attention, spec) : nullptr),
-      before_feed_forward_(feeds(spec, index) ? norm(norms_of(spec, index).before_feed_forward, spec) : nullptr),
-      feed_forward_(feeds(spec, index) ? &adopt(block_name(spec, index), make_feed_forward(spec, index)) : nullptr),
-      after_feed_forward_(feeds(spec, index) ? norm(norms_of(spec, index).after_feed_forward, spec) : nullptr) {
+      after_attention_(norm(spec.norms_in(index).after_attention, spec)),
+      before_feed_forward_(norm(spec.norms_in(index).before_feed_forward, spec)),
+      feed_forward_(spec.feeds_forward(index) ? &adopt(block_name(spec, index), make_feed_forward(spec, index))
+                                              : nullptr),
+      after_feed_forward_(norm(spec.norms_in(index).after_feed_forward, spec)) {
   if (spec.normed_sums) {
     const NormedSums& sums = *spec.normed_sums;
     sums_ = {keeps_state(spec.shape.keeps_in(index)) ? sums.state : sums.attention, sums.feed_forward};

@@ -61,17 +61,16 @@ class Listing {
   }
   void layer(const std::string& name, int64_t i) {
     const Keeps keeps = shape_.keeps_in(i);
-    const bool mixes = keeps != Keeps::Nothing;
-    const LayerNorms& norms = spec_.state_norms && keeps_state(keeps) ? *spec_.state_norms : spec_.norms;
-    if (mixes) norm_of_layer(name, norms.before_attention);
+    const LayerNorms norms = spec_.norms_in(i);
+    norm_of_layer(name, norms.before_attention);
     if (keeps_tokens(keeps))
       spec_.latent ? latent_attention(str(name, ".", spec_.attention_name), *spec_.latent)
                    : attention(str(name, ".", spec_.attention_name), i);
     if (keeps_state(keeps))
       std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
-    if (mixes) norm_of_layer(name, norms.after_attention);
+    norm_of_layer(name, norms.after_attention);
+    if (!spec_.feeds_forward(i)) return;
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
-    if (std::holds_alternative<NoFeedForward>(kind)) return;
     norm_of_layer(name, norms.before_feed_forward);
     if (const auto* dense = std::get_if<DenseSpec>(&kind))
       feed_forward(spec_.dense_name.empty() ? name : str(name, ".", spec_.dense_name), *dense);
@@ -81,8 +80,7 @@ class Listing {
   }
   void attention(const std::string& name, int64_t layer) {
     const AttentionForm& form = spec_.attention;
-    LayerHeads heads{shape_.heads, shape_.kv_heads, form.sinks};
-    if (!spec_.heads_of.empty()) heads = spec_.heads_of[static_cast<size_t>(layer)];
+    const LayerHeads heads = spec_.heads_in(layer);
     const int64_t q = heads.heads * shape_.head_dim, k = heads.kv_heads * shape_.head_dim;
     const int64_t value = form.value_dim > 0 ? form.value_dim : shape_.head_dim;
     if (heads.sinks) plain(name + ".sinks", {heads.heads});

@@ -22,6 +22,11 @@ Optimizer::Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding 
       slots_.push_back({.param = &param, .group = &group, .index = static_cast<int64_t>(slots_.size()), .state = {}});
 }
 
+at::Tensor Optimizer::f32_zeros(const Slot& slot) {
+  const at::Tensor& p = slot.param->tensor;
+  return at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+}
+
 bool Optimizer::keeps_master(const at::Tensor& param) const {
   return rounding_ == Rounding::Master && param.scalar_type() != at::kFloat;
 }

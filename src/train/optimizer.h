@@ -95,6 +95,7 @@ class Optimizer {
   virtual void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const = 0;
 
   bool keeps_master(const at::Tensor& param) const;
+  static at::Tensor f32_zeros(const Slot& slot);  // of the parameter's shape
   // One update by AdamW over the moments "exp_avg" and "exp_avg_sq", f32 or, with scales, of 8 bits,
   // in the fused operator.
   struct Decay {

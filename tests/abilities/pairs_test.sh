@@ -4,17 +4,12 @@
 # makes two updates in two processes on a tiny mixture; what cannot is refused with exit code 2 by --dry_run and tells why.
 # It takes a quarter of an hour: skipped, saying so, unless APUS_PAIRS=1.
 set -euo pipefail
+. "$(dirname "$0")/../tiny_models.sh"
 apus=$1 work=$2
 [ "${APUS_PAIRS:-}" = 1 ] || { echo "SKIPPED: APUS_PAIRS=1 runs every pair of docs/abilities.md, in a quarter of an hour"; exit 77; }
 rm -rf "$work" && mkdir -p "$work" && cd "$work"
 export OMP_NUM_THREADS=1
-"$apus" init --preset tiny --output_dir words > made.log 2>&1
-cat > moe.json <<'JSON'
-{"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
- "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
- "vocab_size": 2048, "max_position_embeddings": 512, "torch_dtype": "float32"}
-JSON
-"$apus" init --config moe.json --tokenizer words --output_dir m > made.log 2>&1
+make_tiny_models "$apus" float32
 for i in $(seq 32); do
   echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}, {\"role\": \"assistant\", \"content\": \"it is $i\"}], \"rejected_response\": \"no\", \"label\": $((i % 2))}" >> rows.jsonl
   echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}], \"positive_messages\": [[{\"role\": \"user\", \"content\": \"it is $i\"}]], \"negative_messages\": [[{\"role\": \"user\", \"content\": \"no\"}]]}" >> texts.jsonl
@@ -28,11 +23,11 @@ pair() {  # WHAT WAY FLAGS... ; yes or no in $possible
   case $what in
     embedding | reranker | generative_reranker) rows=(--dataset texts.jsonl) ;;
     seq_cls) command+=(--num_labels 2) ;;
-    gkd) command+=(--teacher_model m --max_completion_length 8) ;;
+    gkd) command+=(--teacher_model moe --max_completion_length 8) ;;
     grpo) command+=(--reward_funcs format --num_generations 4 --max_completion_length 8) ;;
     ppo) command+=(--reward_funcs format --max_completion_length 8) ;;
   esac
-  command+=(--model m "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
+  command+=(--model moe "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
             --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --logging_steps 1 --report_to none)
   rm -rf out
   local code=0

@@ -3,16 +3,11 @@
 # plan_same_test.sh APUS FOLDER: `apus plan` and --dry_run print the same plan for the same flags, whatever is trained. The rows
 # are longer than --max_length, which a plan takes for the longest row.
 set -euo pipefail
+. "$(dirname "$0")/../tiny_models.sh"
 apus=$1 work=$2
 rm -rf "$work" && mkdir -p "$work" && cd "$work"
 export OMP_NUM_THREADS=1
-"$apus" init --preset tiny --output_dir m > made.log 2>&1
-cat > moe.json <<'JSON'
-{"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
- "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
- "vocab_size": 2048, "max_position_embeddings": 4096, "torch_dtype": "bfloat16"}
-JSON
-"$apus" init --config moe.json --tokenizer m --output_dir moe > made.log 2>&1
+make_tiny_models "$apus" bfloat16
 long="tell me about numbers, one after the other, and about what comes behind each of them, until there is nothing left that could be told of any of them at all, and then begin anew with the first one, for as long as it takes"
 for i in $(seq 24); do
   echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}, {\"role\": \"assistant\", \"content\": \"$i: $long\"}]}" >> sft.jsonl
@@ -44,7 +39,7 @@ same() {
   fi
 }
 
-for model in m moe; do
+for model in words moe; do
   same sft sft.jsonl --model $model
   same sft sft.jsonl --model $model --tuner_type full
   same sft sft.jsonl --model $model --tuner_type full --optim adamw_8bit --master_weights none
@@ -55,25 +50,25 @@ for model in m moe; do
   same rlhf labels.jsonl --model $model --rlhf_type kto
   same rlhf questions.jsonl --model $model --rlhf_type grpo --reward_funcs format --num_generations 4 --per_device_train_batch_size 4 --max_completion_length 32
 done
-for optim in adafactor sgd lion ademamix rmsprop adagrad stable_adamw; do same sft sft.jsonl --model m --tuner_type full --optim $optim; done
-same sft sft.jsonl --model m --tuner_type full --optimizer muon
-same sft sft.jsonl --model m --tuner_type full --update_in_backward true --max_grad_norm 0 --gradient_accumulation_steps 1
-same sft sft.jsonl --model m --gradient_checkpointing false
-same sft sft.jsonl --model m --recompute_granularity selective --recompute_modules mlp
-same sft sft.jsonl --model m --use_dora true
-same sft sft.jsonl --model m --tuner_type adalora
-same sft sft.jsonl --model m --tuner_type bone
-same sft sft.jsonl --model m --lora_rank 32 --target_modules q_proj v_proj
-same sft sft.jsonl --model m --torch_dtype float32
-same sft sft.jsonl --model m --quant_method hqq --quant_bits 4
-same sft sft.jsonl --model m --packing true --packing_length 96
-same sft sft.jsonl --model m --freeze_parameters_ratio 0.5 --tuner_type full
-for type in cpo orpo simpo rm; do same rlhf pairs.jsonl --model m --rlhf_type $type; done
-same rlhf pairs.jsonl --model m --rlhf_type dpo --tuner_type full
-same rlhf pairs.jsonl --model m --rlhf_type dpo --tuner_type full --precompute_ref_log_probs true
-same rlhf sft.jsonl --model m --rlhf_type gkd --teacher_model m
-same rlhf questions.jsonl --model m --rlhf_type ppo --reward_funcs format
-same sft labels.jsonl --model m --task_type seq_cls --num_labels 2
-same sft texts.jsonl --model m --task_type embedding
+for optim in adafactor sgd lion ademamix rmsprop adagrad stable_adamw; do same sft sft.jsonl --model words --tuner_type full --optim $optim; done
+same sft sft.jsonl --model words --tuner_type full --optimizer muon
+same sft sft.jsonl --model words --tuner_type full --update_in_backward true --max_grad_norm 0 --gradient_accumulation_steps 1
+same sft sft.jsonl --model words --gradient_checkpointing false
+same sft sft.jsonl --model words --recompute_granularity selective --recompute_modules mlp
+same sft sft.jsonl --model words --use_dora true
+same sft sft.jsonl --model words --tuner_type adalora
+same sft sft.jsonl --model words --tuner_type bone
+same sft sft.jsonl --model words --lora_rank 32 --target_modules q_proj v_proj
+same sft sft.jsonl --model words --torch_dtype float32
+same sft sft.jsonl --model words --quant_method hqq --quant_bits 4
+same sft sft.jsonl --model words --packing true --packing_length 96
+same sft sft.jsonl --model words --freeze_parameters_ratio 0.5 --tuner_type full
+for type in cpo orpo simpo rm; do same rlhf pairs.jsonl --model words --rlhf_type $type; done
+same rlhf pairs.jsonl --model words --rlhf_type dpo --tuner_type full
+same rlhf pairs.jsonl --model words --rlhf_type dpo --tuner_type full --precompute_ref_log_probs true
+same rlhf sft.jsonl --model words --rlhf_type gkd --teacher_model words
+same rlhf questions.jsonl --model words --rlhf_type ppo --reward_funcs format
+same sft labels.jsonl --model words --task_type seq_cls --num_labels 2
+same sft texts.jsonl --model words --task_type embedding
 echo "$count sets of flags, $differ plans that differ"
 [ "$differ" -eq 0 ]

@@ -22,6 +22,9 @@ at::Tensor formula(Activation act, const at::Tensor& x) {
       return x * (1 + at::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))) / 2;
     case Activation::Relu:
       return x.clamp_min(0);
+    case Activation::Relu2:
+      return x.clamp_min(0) * x.clamp_min(0);
+    case Activation::Xielu:  // never a gate
     case Activation::Silu:
       break;
   }
@@ -37,7 +40,7 @@ std::vector<at::ScalarType> types_of_models() {  // on the processor f16 is held
 }
 
 TEST_P(Gated, IsTheFormulaWithItsGradients) {
-  for (const auto act : {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Relu})
+  for (const auto act : {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Relu2})
     compare(
         [&](const Tensors& t) {  // both are slices of one product, as in a layer
           return Tensors{gated(act, t[0].narrow(1, 0, 24), t[0].narrow(1, 24, 24))};

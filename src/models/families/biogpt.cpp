@@ -12,15 +12,11 @@ namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 1024, .tied = true});
   spec.act = read_activation(c, "hidden_act", "gelu");
-  spec.backbone = "biogpt", spec.final_norm = "layer_norm", spec.dense_name = "";
+  spec.backbone = "biogpt", spec.final_norm = "layer_norm";
   spec.forms = {{.renames = {{"lm_head", "output_projection"}}}, {}};
-  spec.norm = {.kind = NormKind::MeanAndBias, .eps = 1e-5};
-  spec.norms = {.before_attention = "self_attn_layer_norm", .before_feed_forward = "final_layer_norm"};
   use_gpt_positions(spec, "embed_positions", 2);
-  spec.attention.qkv_bias = spec.attention.out_bias = true;
-  spec.attention.out_name = "out_proj";
   if (c.flag("scale_embedding", true)) spec.embedding_scale = std::sqrt(static_cast<double>(spec.shape.hidden));
-  use_plain(spec, {.up = "fc1", .down = "fc2"}, true);
+  use_opt_layers(spec, true);
   return spec;
 }
 

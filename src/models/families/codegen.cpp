@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // CodeGen 1 and 2: GPT-J with one matrix for queries, values and keys, in four parts.
 #include "base/error.h"
+#include "models/families/gptj.h"
 #include "models/spec/family.h"
-#include "models/spec/read_decoder.h"
-#include "models/spec/read_gpt.h"
 
 namespace apus {
 
 namespace {
 DecoderSpec read(const Config& c) {
-  const Json all = gpt_words(c);
-  DecoderSpec spec = read_decoder(Config(all), {.positions = 2048});
-  use_gpt_names(Config(all), spec, "gelu_new");
-  spec.norms.before_feed_forward = "";
-  spec.parallel = spec.head_bias = true;
-  spec.attention.fused = Fused::Quarters, spec.attention.out_name = "out_proj";
-  spec.ropes[0].dim = c.integer("rotary_dim", 64), spec.ropes[0].neighbours = true;
-  require(spec.ropes[0].dim > 0 && spec.ropes[0].dim <= spec.shape.head_dim && spec.ropes[0].dim % 2 == 0 &&
-              spec.shape.heads % 4 == 0,
-          Fault::Model, "config.json: rotary_dim ", spec.ropes[0].dim, " does not fit heads of ", spec.shape.head_dim,
-          ", or the number of heads is no multiple of 4");
-  use_plain(spec, {.up = "fc_in", .down = "fc_out"}, true);
+  DecoderSpec spec = read_gptj(c);
+  require(spec.shape.heads % 4 == 0, Fault::Model, "config.json: ", spec.shape.heads,
+          " heads are no multiple of 4, as this family's four parts need it");
+  spec.attention.fused = Fused::Quarters;
   return spec;
 }
 

@@ -15,24 +15,24 @@ DecoderSpec read_deepseek_v3(const Config& c) {
   const auto scores = c.text("scoring_func", "sigmoid");
   require(scores == "sigmoid", Fault::Model, "config.json: scoring_func '", scores,
           "' is not known in this family, only sigmoid");
-  const int64_t width = c.integer("moe_intermediate_size", 2048), dense = c.integer("first_k_dense_replace", 3),
-                every = c.integer("moe_layer_freq", 1);
+  const int64_t dense = c.integer("first_k_dense_replace", 3), every = c.integer("moe_layer_freq", 1);
   require(every > 0, Fault::Model, "config.json: moe_layer_freq must be above 0");
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts", 256),
-       .per_token = c.integer("num_experts_per_tok", 8),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 1),
-       .router = {.sigmoid = true,
-                  .normalise = c.flag("norm_topk_prob", true),
-                  .scale = c.number("routed_scaling_factor", 2.5),
-                  .groups = c.integer("n_group", 8),
-                  .open_groups = c.integer("topk_group", 4)},
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      [&](int64_t layer) { return layer >= dense && layer % every == 0; });
+  use_experts(c, spec,
+              read_routed_experts(
+                  c, {.experts = 256, .per_token = 8, .ffn = 2048, .scale = 2.5, .groups = 8, .open_groups = 4}),
+              [&](int64_t layer) { return layer >= dense && layer % every == 0; });
   spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
   return spec;
+}
+
+Json deepseek_v3_yarn() {
+  return {{"type", "yarn"},
+          {"factor", 40},
+          {"beta_fast", 32},
+          {"beta_slow", 1},
+          {"mscale", 1.0},
+          {"mscale_all_dim", 1.0},
+          {"original_max_position_embeddings", 4096}};
 }
 
 Json deepseek_v3_says() {
@@ -54,16 +54,21 @@ Json deepseek_v3_says() {
 }
 
 namespace {
-const Json kYarn = {{"type", "yarn"},
-                    {"factor", 40},
-                    {"beta_fast", 32},
-                    {"beta_slow", 1},
-                    {"mscale", 1.0},
-                    {"mscale_all_dim", 1.0},
-                    {"original_max_position_embeddings", 4096}};
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
-    {"deepseek-v3", 7168, 61, 128, 128, 0, 18432, 129280, 163840, 1e4, false, {}, {{"rope_scaling", kYarn}}},
+    {"deepseek-v3",
+     7168,
+     61,
+     128,
+     128,
+     0,
+     18432,
+     129280,
+     163840,
+     1e4,
+     false,
+     {},
+     {{"rope_scaling", deepseek_v3_yarn()}}},
     {"moonlight-16b-a3b",
      2048,
      27,

@@ -9,6 +9,8 @@
 namespace apus {
 
 DecoderSpec read_deepseek_v3(const Config& c);
+// rope_scaling of the models whose context was stretched from 4096.
+Json deepseek_v3_yarn();
 // The settings that every config.json of these models has.
 Json deepseek_v3_says();
 

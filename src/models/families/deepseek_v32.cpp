@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek-V3.2: DeepSeek-V3 whose attention looks at the tokens that an index chooses.
+#include "models/families/deepseek_v3.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
 
 namespace {
-const Json kYarn = {{"type", "yarn"},
-                    {"factor", 40},
-                    {"beta_fast", 32},
-                    {"beta_slow", 1},
-                    {"mscale", 1.0},
-                    {"mscale_all_dim", 1.0},
-                    {"original_max_position_embeddings", 4096}};
-
 DecoderSpec read(const Config& c) {
   DecoderSpec spec =
       read_decoder(c, {.kv_heads = 128, .positions = 163840, .ffn = 18432, .head_dim = latent_turned(c)});
   use_latent_attention(c, spec, /*neighbours=*/true);
   use_index(c, spec, 64, /*neighbours=*/false);
-  const int64_t width = c.integer("moe_intermediate_size", 2048);
-  RouterForm router = read_sigmoid_router(c, 2.5);
-  router.groups = c.integer("n_group", 8), router.open_groups = c.integer("topk_group", 4);
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts", c.integer("num_experts", 256)),
-       .per_token = c.integer("num_experts_per_tok", 8),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 1),
-       .router = router,
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      sparse_layers(c, spec.shape.layers, 3));
+  use_experts(c, spec,
+              read_routed_experts(c, {.experts = c.integer("num_experts", 256),
+                                      .per_token = 8,
+                                      .ffn = 2048,
+                                      .scale = 2.5,
+                                      .groups = 8,
+                                      .open_groups = 4}),
+              sparse_layers(c, spec.shape.layers, 3));
   spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
   return spec;
 }
 
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
-    {"deepseek-v3.2", 7168, 61, 128, 128, 0, 18432, 129280, 163840, 1e4, false, {}, {{"rope_scaling", kYarn}}},
+    {"deepseek-v3.2",
+     7168,
+     61,
+     128,
+     128,
+     0,
+     18432,
+     129280,
+     163840,
+     1e4,
+     false,
+     {},
+     {{"rope_scaling", deepseek_v3_yarn()}}},
 };
 
 const RegisterFamily deepseek_v32("deepseek_v32", {.title = "DeepSeek-V3.2",

@@ -10,17 +10,10 @@ DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 32, .positions = 2048, .ffn = 10944});
   spec.attention.qk_norm = QkNorm::Head;
   spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
-  const int64_t slides_from = c.integer("max_window_layers", 62), width = c.integer("moe_intermediate_size", 1408);
+  const int64_t slides_from = c.integer("max_window_layers", 62);
   spec.window = read_windows(c, spec.shape.layers, [&](int64_t layer) { return layer >= slides_from; });
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts"),
-       .per_token = c.integer("num_experts_per_tok"),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 0),
-       .router = read_sigmoid_router(c, 1, false),
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      sparse_layers(c, spec.shape.layers, 0));
+  use_experts(c, spec, read_routed_experts(c, {.ffn = 1408, .shared = 0, .normalise = false}),
+              sparse_layers(c, spec.shape.layers, 0));
   return spec;
 }
 

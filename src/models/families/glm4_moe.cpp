@@ -11,20 +11,9 @@ DecoderSpec read(const Config& c) {
       read_decoder(c, {.kv_heads = 8, .positions = 131072, .ffn = 10944, .eps = 1e-5, .rope = {.turned = 0.5}});
   spec.attention.qkv_bias = c.flag("attention_bias", false);
   if (c.flag("use_qk_norm", false)) spec.attention.qk_norm = QkNorm::Head;
-  const int64_t width = c.integer("moe_intermediate_size", 1408), dense = c.integer("first_k_dense_replace", 1);
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts", 128),
-       .per_token = c.integer("num_experts_per_tok", 8),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 1),
-       .router = {.sigmoid = true,
-                  .normalise = c.flag("norm_topk_prob", true),
-                  .scale = c.number("routed_scaling_factor", 1),
-                  .groups = c.integer("n_group", 1),
-                  .open_groups = c.integer("topk_group", 1)},
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      [&](int64_t layer) { return layer >= dense; });
+  const int64_t dense = c.integer("first_k_dense_replace", 1);
+  use_experts(c, spec, read_routed_experts(c, {.experts = 128, .per_token = 8, .ffn = 1408}),
+              [&](int64_t layer) { return layer >= dense; });
   spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
   return spec;
 }

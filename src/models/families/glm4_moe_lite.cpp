@@ -15,16 +15,8 @@ DecoderSpec read(const Config& c) {
                                       .eps = 1e-5});
   use_latent_attention(c, spec, c.flag("rope_interleave", true),
                        {.query_rank = 768, .rank = 512, .still = 192, .turned = kTurned, .value = 256});
-  const int64_t width = c.integer("moe_intermediate_size", 1536);
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts", 64),
-       .per_token = c.integer("num_experts_per_tok", 4),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 1),
-       .router = read_sigmoid_router(c, 1.8),
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      sparse_layers(c, spec.shape.layers, 1));
+  use_experts(c, spec, read_routed_experts(c, {.experts = 64, .per_token = 4, .ffn = 1536, .scale = 1.8}),
+              sparse_layers(c, spec.shape.layers, 1));
   spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
   return spec;
 }

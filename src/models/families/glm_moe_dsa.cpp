@@ -23,17 +23,9 @@ DecoderSpec read(const Config& c) {
       c.integer("index_topk_freq", 1) == 1 && !c.find("index_topk_pattern"), Fault::Model,
       "config.json: layers that share another one's choice (index_topk_freq, index_topk_pattern) are not supported");
   use_index(c, spec, 32, /*neighbours=*/true);
-  const int64_t width = c.integer("moe_intermediate_size", 2048);
-  RouterForm router = read_sigmoid_router(c, 2.5);
-  router.groups = c.integer("n_group", 1), router.open_groups = c.integer("topk_group", 1);
   use_experts(
       c, spec,
-      {.experts = c.integer("n_routed_experts", c.integer("num_experts", 256)),
-       .per_token = c.integer("num_experts_per_tok", 8),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 1),
-       .router = router,
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
+      read_routed_experts(c, {.experts = c.integer("num_experts", 256), .per_token = 8, .ffn = 2048, .scale = 2.5}),
       sparse_layers(c, spec.shape.layers, 3));
   spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
   return spec;

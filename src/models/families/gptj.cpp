@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-J: attention and a plain feed-forward side by side behind one norm; neighbours turn together in a part of each
 // head.
+#include "models/families/gptj.h"
+
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
@@ -8,8 +10,7 @@
 
 namespace apus {
 
-namespace {
-DecoderSpec read(const Config& c) {
+DecoderSpec read_gptj(const Config& c) {
   const Json all = gpt_words(c);
   DecoderSpec spec = read_decoder(Config(all), {.positions = 2048});
   use_gpt_names(Config(all), spec, "gelu_new");
@@ -23,6 +24,7 @@ DecoderSpec read(const Config& c) {
   return spec;
 }
 
+namespace {
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"gpt-j-6b", 4096, 28, 16, 16, 0, 16384, 50400, 2048, 1e4, false},
@@ -30,7 +32,7 @@ const std::vector<Preset> presets = {
 
 const RegisterFamily gptj("gptj", {.title = "GPT-J",
                                    .architecture = "GPTJForCausalLM",
-                                   .read = read,
+                                   .read = read_gptj,
                                    .says = {{"rotary_dim", 64}, {"hidden_act", "gelu_new"}},
                                    .presets = presets});
 }  // namespace

@@ -16,16 +16,11 @@ DecoderSpec read(const Config& c) {
           Fault::Model,
           "config.json: OPT with norms behind the sums, or embeddings of another width (opt-350m), is not known");
   spec.act = read_activation(Config(all), "hidden_act", "relu");
-  spec.backbone = "model.decoder", spec.final_norm = "final_layer_norm", spec.dense_name = "";
+  spec.backbone = "model.decoder", spec.final_norm = "final_layer_norm";
   spec.forms = {{}, {.renames = {{"model.decoder", "decoder"}}}};
-  spec.norm = {.kind = c.flag("layer_norm_elementwise_affine", true) ? NormKind::MeanAndBias : NormKind::MeanAlone,
-               .eps = 1e-5};
-  spec.norms = {.before_attention = "self_attn_layer_norm", .before_feed_forward = "final_layer_norm"};
   use_gpt_positions(spec, "embed_positions", 2);
-  const bool bias = c.flag("enable_bias", true);
-  spec.attention.qkv_bias = spec.attention.out_bias = bias;
-  spec.attention.out_name = "out_proj";
-  use_plain(spec, {.up = "fc1", .down = "fc2"}, bias);
+  use_opt_layers(spec, c.flag("enable_bias", true));
+  if (!c.flag("layer_norm_elementwise_affine", true)) spec.norm.kind = NormKind::MeanAlone;
   return spec;
 }
 

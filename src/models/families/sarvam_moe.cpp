@@ -12,16 +12,13 @@ DecoderSpec read(const Config& c) {
   spec.attention.fused = Fused::Blocks;
   spec.attention.qkv_bias = c.flag("attention_bias", c.flag("use_qkv_bias", false));
   if (c.flag("use_qk_norm", true)) spec.attention.qk_norm = QkNorm::Head;
-  const int64_t width = c.integer("moe_intermediate_size", 1024);
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts", c.integer("num_experts", 128)),
-       .per_token = c.integer("num_experts_per_tok", 6),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", c.integer("num_shared_experts", 1)),
-       .router = read_sigmoid_router(c, 2.5),
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      sparse_layers(c, spec.shape.layers, 1));
+  use_experts(c, spec,
+              read_routed_experts(c, {.experts = c.integer("num_experts", 128),
+                                      .per_token = 6,
+                                      .ffn = 1024,
+                                      .shared = c.integer("num_shared_experts", 1),
+                                      .scale = 2.5}),
+              sparse_layers(c, spec.shape.layers, 1));
   spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
   spec.forms = {{.inside = {{"self_attn.qkv_proj", "attention.query_key_value"},
                             {"self_attn.o_proj", "attention.dense"},

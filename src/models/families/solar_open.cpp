@@ -10,16 +10,8 @@ DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(
       c, {.kv_heads = 8, .positions = 131072, .ffn = 10240, .head_dim = 128, .eps = 1e-5, .rope = {.theta = 1e6}});
   spec.attention.qkv_bias = c.flag("attention_bias", false);
-  const int64_t width = c.integer("moe_intermediate_size", 1280);
-  use_experts(
-      c, spec,
-      {.experts = c.integer("n_routed_experts", 128),
-       .per_token = c.integer("num_experts_per_tok", 8),
-       .ffn = width,
-       .shared_ffn = width * c.integer("n_shared_experts", 1),
-       .router = read_sigmoid_router(c, 1),
-       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
-      [](int64_t) { return true; });
+  use_experts(c, spec, read_routed_experts(c, {.experts = 128, .per_token = 8, .ffn = 1280}),
+              [](int64_t) { return true; });
   return spec;
 }
 

@@ -20,14 +20,10 @@ DecoderSpec read(const Config& c) {
   require(!c.flag("add_cross_attention", false) && spec.shape.hidden % 2 == 0 && spec.shape.hidden > 2, Fault::Model,
           "config.json: add_cross_attention, or an odd d_model, is not known in this family");
   spec.act = read_activation(Config(all), "hidden_act", "gelu");
-  spec.final_norm = "layer_norm", spec.dense_name = "";
-  spec.norm = {.kind = NormKind::MeanAndBias, .eps = 1e-5};
-  spec.norms = {.before_attention = "self_attn_layer_norm", .before_feed_forward = "final_layer_norm"};
+  spec.final_norm = "layer_norm";
   use_gpt_positions(spec, "", 2);  // no file holds them
-  spec.attention.qkv_bias = spec.attention.out_bias = true;
-  spec.attention.out_name = "out_proj";
   if (c.flag("scale_embedding", true)) spec.embedding_scale = std::sqrt(static_cast<double>(spec.shape.hidden));
-  use_plain(spec, {.up = "fc1", .down = "fc2"}, true);
+  use_opt_layers(spec, true);
   return spec;
 }
 

@@ -164,6 +164,22 @@ struct DecoderSpec {
   std::vector<DiskForm> forms = {};
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
+
+  LayerHeads heads_in(int64_t layer) const {
+    if (!heads_of.empty()) return heads_of[static_cast<size_t>(layer)];
+    return {shape.heads, shape.kv_heads, attention.sinks};
+  }
+  bool feeds_forward(int64_t layer) const {
+    return !std::holds_alternative<NoFeedForward>(feed_forward[static_cast<size_t>(layer)]);
+  }
+  // None for what the layer lacks.
+  LayerNorms norms_in(int64_t layer) const {
+    const Keeps keeps = shape.keeps_in(layer);
+    LayerNorms own = state_norms && keeps_state(keeps) ? *state_norms : norms;
+    if (keeps == Keeps::Nothing) own.before_attention = own.after_attention = "";
+    if (!feeds_forward(layer)) own.before_feed_forward = own.after_feed_forward = "";
+    return own;
+  }
 };
 
 }  // namespace apus

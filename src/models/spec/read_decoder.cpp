@@ -210,6 +210,22 @@ RouterForm read_sigmoid_router(const Config& c, double scale, bool normalise) {
           .open_groups = c.integer("topk_group", 1)};
 }
 
+MixtureSpec read_routed_experts(const Config& c, const RoutedDefaults& unsaid) {
+  const auto number = [&](const char* key, int64_t fallback) {
+    return fallback > 0 ? c.integer(key, fallback) : c.integer(key);
+  };
+  const int64_t width = c.integer("moe_intermediate_size", unsaid.ffn);
+  RouterForm router = read_sigmoid_router(c, unsaid.scale, unsaid.normalise);
+  router.groups = c.integer("n_group", unsaid.groups), router.open_groups = c.integer("topk_group", unsaid.open_groups);
+  return {
+      .experts = number("n_routed_experts", unsaid.experts),
+      .per_token = number("num_experts_per_tok", unsaid.per_token),
+      .ffn = width,
+      .shared_ffn = width * c.integer("n_shared_experts", unsaid.shared),
+      .router = router,
+      .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}};
+}
+
 int64_t read_full_every(const Config& c) {
   const Json* pattern = c.find("sliding_window_pattern");
   const int64_t every = !pattern               ? 4

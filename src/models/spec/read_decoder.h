@@ -69,9 +69,17 @@ void use_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mix
                  const std::function<bool(int64_t layer)>& at);
 // Those that mlp_layer_types calls sparse; where the file has none, all from first_k_dense_replace on.
 std::function<bool(int64_t layer)> sparse_layers(const Config& config, int64_t layers, int64_t dense_first);
-// The router that DeepSeek-V3 and its like have: sigmoids, a correction for the choice, groups. And the names beside
-// it.
+// The router that DeepSeek-V3 and its like have: sigmoids, a correction for the choice, groups.
 RouterForm read_sigmoid_router(const Config& config, double scale, bool normalise = true);
+// Their whole mixture: n_routed_experts, num_experts_per_tok, moe_intermediate_size, n_shared_experts of that width and
+// that router. `unsaid`: where the file leaves them out; 0 experts: it must say how many.
+struct RoutedDefaults {
+  int64_t experts = 0, per_token = 0, ffn = 0, shared = 1;
+  double scale = 1;
+  bool normalise = true;
+  int64_t groups = 1, open_groups = 1;
+};
+MixtureSpec read_routed_experts(const Config& config, const RoutedDefaults& unsaid);
 // sliding_window_pattern: a number, or a word like LLLG; every so many-th layer is full.
 int64_t read_full_every(const Config& config);
 // Those of a Qwen mixture: every decoder_sparse_step-th one that mlp_only_layers does not name;

@@ -30,4 +30,13 @@ void use_gpt_positions(DecoderSpec& spec, const char* name, int64_t before) {
   turn_only(spec, [](size_t) { return false; });
 }
 
+void use_opt_layers(DecoderSpec& spec, bool bias) {
+  spec.dense_name = "";
+  spec.norm = {.kind = NormKind::MeanAndBias, .eps = 1e-5};
+  spec.norms = {.before_attention = "self_attn_layer_norm", .before_feed_forward = "final_layer_norm"};
+  spec.attention.qkv_bias = spec.attention.out_bias = bias;
+  spec.attention.out_name = "out_proj";
+  use_plain(spec, {.up = "fc1", .down = "fc2"}, bias);
+}
+
 }  // namespace apus

@@ -14,4 +14,7 @@ void use_gpt_names(const Config& words, DecoderSpec& spec, const char* act);
 // Positions are looked up in a table; nothing turns.
 void use_gpt_positions(DecoderSpec& spec, const char* name, int64_t before = 0);
 
+// The layers of OPT and its like: self_attn.out_proj, self_attn_layer_norm, fc1, fc2, final_layer_norm.
+void use_opt_layers(DecoderSpec& spec, bool bias);
+
 }  // namespace apus

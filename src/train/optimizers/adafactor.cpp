@@ -3,7 +3,6 @@
 // matrix is kept as one row and one column.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 
@@ -37,9 +36,9 @@ class Adafactor final : public Optimizer {
       slot.state["exp_avg_sq_row"] = at::zeros(row, options);
       slot.state["exp_avg_sq_col"] = at::zeros(column, options);
     } else {
-      slot.state["exp_avg_sq"] = at::zeros_like(p, options);
+      slot.state["exp_avg_sq"] = f32_zeros(slot);
     }
-    if (beta1_ > 0) slot.state["exp_avg"] = at::zeros_like(p, options);
+    if (beta1_ > 0) slot.state["exp_avg"] = f32_zeros(slot);
   }
 
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adagrad, as torch.optim.Adagrad: weight decay is added to the gradient.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "train/optim_arguments.h"
 #include "train/optimizer.h"
@@ -20,10 +19,7 @@ class Adagrad final : public Optimizer {
   }
 
  private:
-  void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    slot.state["sum"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false)).add_(first_);
-  }
+  void init(Slot& slot) const override { slot.state["sum"] = f32_zeros(slot).add_(first_); }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       at::Tensor g = grad.to(at::kFloat) * u.grad_scale;

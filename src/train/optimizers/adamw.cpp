@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW: moments in f32 or, a quarter as large, in 8 bits with a scale for each block.
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "base/error.h"
 #include "ops/ops.h"
@@ -27,8 +26,8 @@ class AdamW final : public Optimizer {
   void init(Slot& slot) const override {
     const at::Tensor& p = slot.param->tensor;
     if (!kSmall) {
-      slot.state["exp_avg"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
-      slot.state["exp_avg_sq"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+      slot.state["exp_avg"] = f32_zeros(slot);
+      slot.state["exp_avg_sq"] = f32_zeros(slot);
       return;
     }
     const int64_t n = p.numel(), blocks = (n + ops::kMomentBlock - 1) / ops::kMomentBlock;

@@ -2,7 +2,6 @@
 // AdEMAMix: AdamW whose step is the usual momentum and `alpha` times a second one that forgets slowly. Both alpha and
 // the slow decay may rise over the first updates (t_alpha, t_beta3), as the paper has it.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 
@@ -29,9 +28,7 @@ class AdEMAMix final : public Optimizer {
 
  private:
   void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    for (const char* name : {"exp_avg", "exp_avg_slow", "exp_avg_sq"})
-      slot.state[name] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+    for (const char* name : {"exp_avg", "exp_avg_slow", "exp_avg_sq"}) slot.state[name] = f32_zeros(slot);
   }
   double alpha(double step) const { return t_alpha_ > 0 ? std::min(step * alpha_ / t_alpha_, alpha_) : alpha_; }
   double beta3(double step) const {

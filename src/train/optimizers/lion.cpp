@@ -2,7 +2,6 @@
 // Lion: a step of one size for every weight, in the direction of a momentum that the gradient was mixed into.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/sign.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "train/optim_arguments.h"
 #include "train/optimizer.h"
@@ -18,10 +17,7 @@ class Lion final : public Optimizer {
   }
 
  private:
-  void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    slot.state["exp_avg"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
-  }
+  void init(Slot& slot) const override { slot.state["exp_avg"] = f32_zeros(slot); }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;

@@ -3,7 +3,6 @@
 // its size is that of an AdamW update (0.2 sqrt(max(rows, columns))). Embeddings, the head and vectors take AdamW.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -48,13 +47,11 @@ class Muon final : public Optimizer {
     return p.tensor.dim() == 2 && std::none_of(std::begin(kTables), std::end(kTables), within);
   }
   void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    const auto options = p.options().dtype(at::kFloat).requires_grad(false);
     if (by_muon(*slot.param)) {
-      slot.state["momentum_buffer"] = at::zeros_like(p, options);
+      slot.state["momentum_buffer"] = f32_zeros(slot);
     } else {
-      slot.state["exp_avg"] = at::zeros_like(p, options);
-      slot.state["exp_avg_sq"] = at::zeros_like(p, options);
+      slot.state["exp_avg"] = f32_zeros(slot);
+      slot.state["exp_avg_sq"] = f32_zeros(slot);
     }
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSprop, as torch.optim.RMSprop: weight decay is added to the gradient.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "train/optim_arguments.h"
 #include "train/optimizer.h"
@@ -20,10 +19,8 @@ class RmsProp final : public Optimizer {
 
  private:
   void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    const auto options = p.options().dtype(at::kFloat).requires_grad(false);
-    slot.state["square_avg"] = at::zeros_like(p, options);
-    if (momentum_ > 0) slot.state["momentum_buffer"] = at::zeros_like(p, options);
+    slot.state["square_avg"] = f32_zeros(slot);
+    if (momentum_ > 0) slot.state["momentum_buffer"] = f32_zeros(slot);
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SGD with optional momentum, as torch.optim.SGD: weight decay is added to the gradient.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "train/optim_arguments.h"
 #include "train/optimizer.h"
@@ -21,9 +20,7 @@ class Sgd final : public Optimizer {
 
  private:
   void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    if (momentum_ > 0)
-      slot.state["momentum_buffer"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+    if (momentum_ > 0) slot.state["momentum_buffer"] = f32_zeros(slot);
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {

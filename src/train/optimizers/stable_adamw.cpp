@@ -2,7 +2,6 @@
 // StableAdamW: AdamW without a bound on gradients, since a parameter whose gradient is larger than its past takes a
 // smaller step: by the root of the mean of g^2 / v.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 
@@ -30,9 +29,7 @@ class StableAdamW final : public Optimizer {
 
  private:
   void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    for (const char* name : {"exp_avg", "exp_avg_sq"})
-      slot.state[name] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+    for (const char* name : {"exp_avg", "exp_avg_sq"}) slot.state[name] = f32_zeros(slot);
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
