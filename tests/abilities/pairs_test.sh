@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # pairs_test.sh APUS FOLDER: every pair of the tables that `apus abilities` shows of algorithms and kinds of weights. What can be had
-# makes two updates in two processes on a tiny mixture; what cannot is refused with exit code 2 by --dry_run and tells why.
-# It takes a quarter of an hour: skipped, saying so, unless APUS_PAIRS=1.
+# makes two updates in two processes on a tiny model, a mixture where experts are shared out; what cannot is refused with exit code 2 by --dry_run and tells why.
+# It takes some minutes: skipped, saying so, unless APUS_PAIRS=1.
 set -euo pipefail
 . "$(dirname "$0")/../tiny_models.sh"
 apus=$1 work=$2
-[ "${APUS_PAIRS:-}" = 1 ] || { echo "SKIPPED: APUS_PAIRS=1 runs every pair of docs/abilities.md, in a quarter of an hour"; exit 77; }
+[ "${APUS_PAIRS:-}" = 1 ] || { echo "SKIPPED: APUS_PAIRS=1 runs every pair of docs/abilities.md, in some minutes"; exit 77; }
 rm -rf "$work" && mkdir -p "$work" && cd "$work"
 export OMP_NUM_THREADS=1
 make_tiny_models "$apus" float32
@@ -20,14 +20,17 @@ pair() {  # WHAT WAY FLAGS... ; yes or no in $possible
   local what=$1 way=$2
   shift 2
   local -a command=("$@") rows=(--dataset rows.jsonl)
+  local model=words
+  [ "$way" != experts ] || model=moe
   case $what in
-    embedding | reranker | generative_reranker) rows=(--dataset texts.jsonl) ;;
+    embedding | reranker) rows=(--dataset texts.jsonl) ;;
+    generative_reranker) rows=(--dataset texts.jsonl) command+=(--reranker_positive_token a --reranker_negative_token b) ;;
     seq_cls) command+=(--num_labels 2) ;;
-    gkd) command+=(--teacher_model moe --max_completion_length 8) ;;
+    gkd) command+=(--teacher_model "$model" --max_completion_length 8) ;;
     grpo) command+=(--reward_funcs format --num_generations 4 --max_completion_length 8) ;;
     ppo) command+=(--reward_funcs format --max_completion_length 8) ;;
   esac
-  command+=(--model moe "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
+  command+=(--model "$model" --max_length 64 "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
             --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --logging_steps 1 --report_to none)
   rm -rf out
   local code=0
@@ -36,7 +39,7 @@ pair() {  # WHAT WAY FLAGS... ; yes or no in $possible
     ran=$((ran + 1))
     [ "$code" = 0 ] && return
   else
-    timeout 60 "$apus" "${command[@]}" --dry_run true > pair.log 2>&1 || code=$?
+    NPROC_PER_NODE=2 timeout 60 "$apus" "${command[@]}" --dry_run true > pair.log 2>&1 || code=$?
     refused=$((refused + 1))
     [ "$code" = 2 ] && return
   fi
