@@ -30,7 +30,7 @@ pair() {  # WHAT WAY FLAGS... ; yes or no in $possible
     grpo) command+=(--reward_funcs format --num_generations 4 --max_completion_length 8) ;;
     ppo) command+=(--reward_funcs format --max_completion_length 8) ;;
   esac
-  command+=(--model "$model" --max_length 64 "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
+  command+=(--model "$model" --max_length 512 "${rows[@]}" --device cpu --output_dir out --add_version false --max_steps 2 --save_strategy no
             --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --logging_steps 1 --report_to none)
   rm -rf out
   local code=0
