@@ -23,8 +23,10 @@ set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     checkpoint/adapter_kinds.cpp
     checkpoint/checkpoint_digest.cpp
+    checkpoint/gguf_check.cpp
     checkpoint/gguf_folder.cpp
     checkpoint/gguf_settings.cpp
+    checkpoint/gguf_sources.cpp
     checkpoint/gguf_tokenizer.cpp
     checkpoint/ollama.cpp
     checkpoint/quantise_checkpoint.cpp

@@ -8,12 +8,14 @@
 
 #include <cstring>
 
+#include "base/registry.h"
 #include "checkpoint/gguf_export.h"
 #include "checkpoint/gguf_folder.h"
 #include "checkpoint/weights.h"
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
 #include "gguf/model.h"
+#include "models/spec/family.h"
 #include "ops/quantised.h"
 #include "tests/folder.h"
 #include "tests/golden.h"
@@ -189,6 +191,85 @@ INSTANTIATE_TEST_SUITE_P(Types, GgufFamilies,
                          ::testing::Values("gemma2", "gemma3", "phi3", "phi3_longrope", "smollm3", "olmo2", "granite",
                                            "glm4", "seed_oss", "ernie4_5", "llama3", "qwen3", "starcoder2", "cohere2",
                                            "exaone4", "hunyuan_v1_dense", "hunyuan_v1_moe"));
+
+// Bytes alone, fewer than the smallest table has rows.
+void write_tiny_tokenizer(const fs::path& dir) {
+  Json vocab = Json::object();
+  for (int c = 33; c < 113; ++c) vocab[std::string(1, static_cast<char>(c))] = c - 33;
+  const Json level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json end = {{"id", 80},        {"content", "<|end|>"}, {"single_word", false}, {"lstrip", false},
+                    {"rstrip", false}, {"normalized", false},  {"special", true}};
+  const Json tokenizer = {{"version", "1.0"},
+                          {"added_tokens", {end}},
+                          {"pre_tokenizer", level},
+                          {"decoder", level},
+                          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+  write_file_atomic(dir / "tokenizer.json", json_text(tokenizer));
+  write_file_atomic(dir / "tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+}
+
+// The folders of tests/data/models whose families stand in GGUF files.
+std::vector<std::string> gguf_goldens() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(golden::models()))
+    if (const fs::path config = entry.path() / "checkpoint/config.json"; fs::exists(config)) {
+      const auto type = Json::parse(read_file(config)).value("model_type", "");
+      if (Registry<GgufFamily>::of().find(type)) names.push_back(entry.path().filename());
+    }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Why some of them are refused: their tiny shapes have what files of the architecture cannot say.
+const std::map<std::string, std::string> kRefused = {
+    {"baichuan", "logits, branches or embeddings are scaled"},
+    {"exaone4", "other windows"},
+    {"exaone_moe", "other windows"},
+    {"gemma3", "attention scores"},
+    {"llama4_text", "told positions"},
+    {"llama_dynamic", "stretched by 'dynamic'"},
+    {"llama_longrope", "stretched by 'longrope'"},
+    {"mistral", "other windows"},
+    {"phimoe", "their experts"},
+    {"qwen2_sliding", "other windows"},
+    {"qwen3_moe_nonorm", "their experts"},
+};
+
+class GgufGoldens : public GgufFamilies {
+ protected:
+  // Logits of a checkpoint, or of the file made of it in this format.
+  at::Tensor logits(const fs::path& dir, const at::Tensor& ids) const {
+    const auto model = load_model(dir, {.dtype = at::kFloat, .device = golden::device()});
+    Step step = packed_step({static_cast<int32_t>(ids.size(0))}, golden::device());
+    return model->head(model->forward(ids.to(golden::device()), step), step).to(at::kCPU);
+  }
+  at::Tensor logits_in(const char* mix, const at::Tensor& ids) const {
+    const fs::path out = cache.path / (std::string(mix) + ".gguf");
+    export_gguf({.from = from(), .to = out, .mix = find_mix(mix), .name = "it"});
+    return logits(gguf_folder(out), ids);
+  }
+};
+
+TEST_P(GgufGoldens, GiveTheSameLogitsFromTheFile) {
+  c10::AutoGradMode no_grad(false);
+  fs::copy(golden::models() / GetParam() / "checkpoint", from(), fs::copy_options::recursive);
+  write_tiny_tokenizer(from());
+  if (const auto why = kRefused.find(GetParam()); why != kRefused.end())
+    return test::expect_says(test::refusal(Fault::Model, [&] { export_it(); }), why->second);
+  at::manual_seed(3);
+  const at::Tensor ids = at::randint(90, {24}, at::kLong), want = logits(from(), ids);
+  const auto miss = [&](const at::Tensor& got) {
+    return ((got - want).to(at::kDouble).norm() / want.to(at::kDouble).norm()).item<double>();
+  };
+  EXPECT_LT(miss(logits_in("f32", ids)), 1e-6);
+  // A token may meet another expert where its weights are rounded.
+  const bool experts = describe_model(read_model_config(from())).shape.experts > 0;
+  EXPECT_LT(miss(logits_in("q8_0", ids)), experts ? 0.3 : 0.03);
+  EXPECT_LT(miss(logits_in("q4_k_m", ids)), experts ? 0.6 : 0.3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GgufGoldens, ::testing::ValuesIn(gguf_goldens()),
+                         [](const auto& info) { return info.param; });
 
 // What such a file cannot say is refused rather than lost.
 TEST_F(GgufFamilies, AreRefusedWhereTheyDifferFromTheUsual) {

@@ -69,6 +69,7 @@ std::string markdown(const std::vector<std::vector<std::string>>& rows) {
 }  // namespace
 
 RegisterFamily::RegisterFamily(const char* model_type, Family family) {
+  register_gguf(model_type, family.architecture, family.gguf);
   Registry<Family>::of().add(model_type, std::move(family));
 }
 
