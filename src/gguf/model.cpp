@@ -92,7 +92,15 @@ GgufModel::GgufModel(const fs::path& path) {
   std::map<std::string, std::vector<Found>> found;
   find_places(found);
   const GgufSizes sizes = GgufSizes::of_config(config_);
-  for (const auto& [name, parts] : found) tensors_[name] = slice_of(name, parts, sizes);
+  for (const auto& [name, parts] : found) {
+    const GgufSlice slice = slice_of(name, parts, sizes);
+    if (!slice.holds_mxfp4()) {
+      tensors_[name] = slice;
+      continue;
+    }
+    tensors_[name + "_blocks"] = slice.as_bytes(GgufSlice::Bytes::Blocks);
+    tensors_[name + "_scales"] = slice.as_bytes(GgufSlice::Bytes::Scales);
+  }
 }
 
 void GgufModel::find_places(std::map<std::string, std::vector<Found>>& found) {
@@ -156,7 +164,9 @@ GgufSlice GgufModel::slice_of(const std::string& name, const std::vector<Found>&
     slice.width = slice.shape.back();
   }
   slice.rows = slice.width > 0 ? count / slice.width : 0;
-  if (turn.drops_one) slice.shape.insert(slice.shape.begin() + (slice.shape.size() > 1 ? 1 : 0), 1);
+  // (Not in the bias of a convolution.)
+  if (turn.drops_one && !name.ends_with(".bias"))
+    slice.shape.insert(slice.shape.begin() + (slice.shape.size() > 1 ? 1 : 0), 1);
   if (turn.scales) slice.scales = turn.scales(sizes, slice.parts[0].rows);
   if (std::all_of(slice.scales.begin(), slice.scales.end(), [](float f) { return f == 1; })) slice.scales.clear();
   if (turn.columns && slice.shape.size() > 1) slice.columns = turn.columns(sizes, slice.width);

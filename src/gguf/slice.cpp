@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gguf/ggml_blocks.h"
+
 namespace apus {
 
 namespace {
@@ -89,11 +91,12 @@ bool GgufSlice::in_order() const {
 }
 
 bool GgufSlice::plain() const {
-  return in_order() && numbers == GgufTurn::Numbers::Same && !ggml_form(parts[0].type).quantised();
+  return bytes_of == Bytes::No && in_order() && numbers == GgufTurn::Numbers::Same &&
+         !ggml_form(parts[0].type).quantised();
 }
 
 bool GgufSlice::quantised() const {
-  return ggml_form(type()).quantised() && !turned && scales.empty() && columns.empty() &&
+  return bytes_of == Bytes::No && ggml_form(type()).quantised() && !turned && scales.empty() && columns.empty() &&
          numbers == GgufTurn::Numbers::Same &&
          std::none_of(parts.begin(), parts.end(), [](const GgufPart& p) { return p.turned_rows > 0; });
 }
@@ -116,6 +119,38 @@ void GgufSlice::read_rows(int64_t first, int64_t count, float* out) const {
   }
   if (numbers == GgufTurn::Numbers::Same) return;
   for (int64_t i = 0; i < count * width; ++i) out[i] = number_of_checkpoint(numbers, out[i]);
+}
+
+bool GgufSlice::holds_mxfp4() const {
+  return type() == GgmlType::MXFP4 && turned && scales.empty() && columns.empty() && shape.size() == 3;
+}
+
+GgufSlice GgufSlice::as_bytes(Bytes which) const {
+  GgufSlice out = *this;
+  const int64_t blocks = shape[1] / ggml::kSmall;
+  out.bytes_of = which, out.turned = false;
+  out.shape = {shape[0], shape[2], blocks};
+  if (which == Bytes::Blocks) out.shape.push_back(ggml::kSmall / 2);
+  out.rows = shape[0] * shape[2], out.width = which == Bytes::Blocks ? blocks * ggml::kSmall / 2 : blocks;
+  return out;
+}
+
+void GgufSlice::read_bytes(int64_t i, uint8_t* out) const {
+  const int64_t block_rows = shape[1], blocks = shape[2];
+  const auto [p, at] =
+      order ? (*order)[static_cast<size_t>(i % block_rows)] : std::pair<int32_t, int64_t>{0, i % block_rows};
+  const GgufPart& part = parts[static_cast<size_t>(p)];
+  const int64_t block_bytes = ggml_form(GgmlType::MXFP4).bytes;
+  const std::byte* from = part.data + (i / block_rows * part.rows + at) * blocks * block_bytes;
+  for (int64_t b = 0; b < blocks; ++b, from += block_bytes) {
+    if (bytes_of == Bytes::Scales) {
+      out[b] = ggml::byte_at(from, 0);
+      continue;
+    }
+    // Of 32 numbers the file has the first 16 in lower halves; the checkpoint has neighbours in one byte.
+    const auto nibble = [&](int j) { return ggml::byte_at(from, 1 + j % 16) >> (j < 16 ? 0 : 4) & 15; };
+    for (int k = 0; k < 16; ++k) out[16 * b + k] = static_cast<uint8_t>(nibble(2 * k) | nibble(2 * k + 1) << 4);
+  }
 }
 
 int64_t GgufSlice::together() const {

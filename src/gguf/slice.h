@@ -30,6 +30,9 @@ struct GgufSlice {
   std::vector<float> scales = {};     // of the first part's rows in the file, or of all
   std::vector<int64_t> columns = {};  // the checkpoint's, in the file's order
   GgufTurn::Numbers numbers = GgufTurn::Numbers::Same;
+  // A tensor of bytes, of a stack of MXFP4 as gpt-oss's checkpoints hold it: [E, rows, blocks, 16], or [E, rows,
+  // blocks].
+  enum class Bytes { No, Blocks, Scales } bytes_of = Bytes::No;
 
   GgmlType type() const;  // of all parts; F32 where they differ
   int64_t bytes() const;
@@ -39,6 +42,10 @@ struct GgufSlice {
   bool quantised() const;
   const std::byte* row(int64_t i) const;  // of a quantised one
   void read_rows(int64_t first, int64_t count, float* out) const;
+  void read_bytes(int64_t i, uint8_t* out) const;  // a row, where it has bytes
+  // Whether it can be held as such bytes, and those.
+  bool holds_mxfp4() const;
+  GgufSlice as_bytes(Bytes which) const;
   bool in_order() const;     // rows lie one after another, as they are but for `numbers`
   int64_t together() const;  // so many rows or multiples of it are best read at once
 };

@@ -34,7 +34,9 @@ void read_latent(const GgufSays& file, Json& config) {
   config["kv_lora_rank"] = file.needed("attention.kv_lora_rank");
   config["qk_rope_head_dim"] = config["head_dim"] = turned;
   config["qk_nope_head_dim"] = (whole ? *whole : file.needed("attention.key_length")) - turned;
-  config["v_head_dim"] = value ? *value : file.needed("attention.value_length");
+  const GgufSizes s = GgufSizes::of_config(config);
+  config["v_head_dim"] = value ? *value : file.integer("attention.value_length").value_or(s.hidden / s.heads);
+  config["attention_bias"] = file.tensor("blk.0.attn_kv_a_mqa.bias") != nullptr;
   config["num_key_value_heads"] = config["num_attention_heads"];
   read_latent_yarn(file, config);
 }

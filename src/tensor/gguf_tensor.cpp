@@ -34,15 +34,26 @@ void read_as(const GgufSlice& slice, T* out) {
   });
 }
 
+at::Tensor bytes_tensor(const GgufSlice& slice) {
+  at::Tensor out = at::empty(slice.shape, at::kByte);
+  uint8_t* to = out.data_ptr<uint8_t>();
+  at::parallel_for(0, slice.rows, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) slice.read_bytes(i, to + i * slice.width);
+  });
+  return out;
+}
+
 }  // namespace
 
 DiskType gguf_disk_type(const GgufSlice& slice) {
+  if (slice.bytes_of != GgufSlice::Bytes::No) return DiskType::U8;
   if (slice.type() == GgmlType::F16) return DiskType::F16;
   return slice.type() == GgmlType::BF16 ? DiskType::BF16 : DiskType::F32;
 }
 
 at::Tensor gguf_tensor(const std::shared_ptr<const GgufModel>& model, const GgufSlice& slice, at::ScalarType wide) {
   const at::ScalarType own = torch_type(gguf_disk_type(slice));
+  if (slice.bytes_of != GgufSlice::Bytes::No) return bytes_tensor(slice);
   const std::byte* data = slice.parts[0].data;
   if (slice.plain() && slice.bytes() > 0 &&
       std::bit_cast<uintptr_t>(data) % static_cast<uintptr_t>(disk_size(gguf_disk_type(slice))) == 0)

@@ -56,7 +56,10 @@ const std::vector<Preset> presets = {
 // How it stands in GGUF files.
 // Its frequencies' borders are no whole numbers, which llama.cpp rounds.
 void read_gguf(const GgufSays&, Json& config) {
-  if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
+  if (config.contains("rope_scaling"))
+    config["rope_scaling"]["truncate"] = false;
+  else
+    config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
 }
 
 const GgufForm gguf = {

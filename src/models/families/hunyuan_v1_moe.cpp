@@ -46,9 +46,9 @@ const std::vector<Preset> presets = {
 const GgufForm gguf = {
     .architecture = "hunyuan-moe",
     .names = words::both<GgufPair>({{"self_attn.query_layernorm", "attn_q_norm"},
-                          {"self_attn.key_layernorm", "attn_k_norm"},
-                          {"mlp.gate.wg", "ffn_gate_inp"}},
-                         words::shared_experts("mlp.shared_mlp")),
+                                    {"self_attn.key_layernorm", "attn_k_norm"},
+                                    {"mlp.gate.wg", "ffn_gate_inp"}},
+                                   words::shared_experts("mlp.shared_mlp")),
     .keys = words::both(words::experts("num_experts", "moe_topk"), {{"num_shared_expert", "expert_shared_count"}})};
 
 const RegisterFamily hunyuan_v1_moe("hunyuan_v1_moe",

@@ -20,7 +20,9 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-const GgufForm gguf = {.architecture = "llama", .neighbours = true};
+const GgufForm gguf = {.architecture = "llama",
+                       .claims = [](const GgufSays&) { return false; },  // files are read as Llama's
+                       .neighbours = true};
 
 const RegisterFamily internlm3("internlm3", {.title = "InternLM 3",
                                              .architecture = "InternLM3ForCausalLM",

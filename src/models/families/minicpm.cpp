@@ -31,13 +31,13 @@ void read_gguf(const GgufSays& file, Json& config) {
   const double layers = std::sqrt(static_cast<double>(s.layers)), hidden = static_cast<double>(s.hidden);
   config["scale_emb"] = file.number("embedding_scale").value_or(12);
   config["scale_depth"] = file.number("residual_scale").value_or(1.4 / layers) * layers;
-  config["dim_model_base"] = file.number("logit_scale").value_or(256 / hidden) * hidden;
+  config["dim_model_base"] = hidden / file.number("logit_scale").value_or(hidden / 256);
 }
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
   const double layers = std::sqrt(config.value("num_hidden_layers", 1.0));
   out.number("embedding_scale", config.value("scale_emb", 1.0));
   out.number("residual_scale", config.value("scale_depth", 1.0) / layers);
-  out.number("logit_scale", config.value("dim_model_base", 1.0) / config.value("hidden_size", 1.0));
+  out.number("logit_scale", config.value("hidden_size", 1.0) / config.value("dim_model_base", 1.0));
 }
 
 const GgufForm gguf = {.architecture = "minicpm", .read = read_gguf, .write = write_gguf, .neighbours = true};

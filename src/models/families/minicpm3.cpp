@@ -37,10 +37,6 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-void read_gguf(const GgufSays& file, Json& config) {
-  words::read_latent(file, config);
-  config["v_head_dim"] = config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
-}
 // Its heads are said as those of plain attention.
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
   out.whole("attention.head_count_kv", config.value("num_attention_heads", int64_t{0}));
@@ -53,7 +49,7 @@ void write_gguf(const Json& config, GgufSettingsWriter& out) {
 const GgufForm gguf = {.architecture = "minicpm3",
                        .names = {{"self_attn.kv_b_proj", "attn_kv_b"}},
                        .says = {{"scale_emb", 12}, {"scale_depth", 1.4}, {"dim_model_base", 256}},
-                       .read = read_gguf,
+                       .read = words::read_latent,
                        .write = write_gguf,
                        .two_factor_sets = true};
 

@@ -29,6 +29,10 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["qk_layernorm"] = file.tensor("blk.0.attn_q_norm.weight") != nullptr;
+}
+
 const GgufForm gguf = {.architecture = "phi2",
                        .names = {{"model.final_layernorm", "output_norm"},
                                  {"self_attn.dense", "attn_output"},
@@ -38,6 +42,7 @@ const GgufForm gguf = {.architecture = "phi2",
                                  {"mlp.fc2", "ffn_down"}},
                        .eps = words::mean_eps("layer_norm_eps"),
                        .says = {{"hidden_act", "gelu_new"}},
+                       .read = read_gguf,
                        .turns_in_part = true};
 
 const RegisterFamily phi(
