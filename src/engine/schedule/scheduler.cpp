@@ -126,8 +126,9 @@ void Scheduler::plan_prompts(StepPlan& plan) {
 
 void Scheduler::plan_tokens(StepPlan& plan, const Sequence& s) const {
   const int64_t left = static_cast<int64_t>(s.tokens.size()) - s.computed;
-  const int64_t count = std::min(left, spec_.max_step_tokens - plan.tokens);
+  int64_t count = std::min(left, spec_.max_step_tokens - plan.tokens);
   if (count <= 0) return;
+  if (spec_.whole_media) count = end_outside_media(s.media, s.computed, s.computed + count) - s.computed;
   plan.items.push_back({&s, s.computed, count, count == left});
   plan.tokens += count;
 }

@@ -80,6 +80,8 @@ class Scheduler {
     int64_t max_sequences = 256, max_step_tokens = 2048;
     // A text that grows beyond it is read anew, with the keys of longer texts (Model::short_context); 0: none is.
     int64_t short_context = 0;
+    // No step ends within a medium: where one is longer than what is left of a step, that step is so much larger.
+    bool whole_media = false;
   };
   static constexpr uint64_t kLongText = uint64_t{1} << 32;  // in the salt of a text beyond the short context
   explicit Scheduler(Spec spec);
