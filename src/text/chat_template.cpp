@@ -284,7 +284,7 @@ Rendered ChatTemplate::rendered(const ChatInput& input, const RenderLimits& limi
   const auto or_null = [](const Json* json) { return json ? *json : Json(); };
   const bool with_tools = input.tools && !input.tools->is_null();
   const JinjaTemplate& chosen = choose(input.variant, with_tools);
-  Json context = {{"messages", messages_for(chosen.text(), *input.messages)},
+  Json context = {{"messages", input.as_given ? *input.messages : messages_for(chosen.text(), *input.messages)},
                   {"tools", or_null(input.tools)},
                   {"documents", or_null(input.documents)},
                   {"add_generation_prompt", input.add_generation_prompt}};

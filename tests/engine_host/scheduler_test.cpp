@@ -280,14 +280,14 @@ TEST(Scheduler, NoStepEndsWithinAMediumThatIsReadWhole) {
   Scheduler::Spec whole = spec(64, 4, 8);
   whole.whole_media = true;
   Scheduler scheduler(whole);
-  scheduler.add({.id = 1, .prompt = prompt(40), .max_new_tokens = 1, .media = {{"cat", 6, 20}, {"dog", 28, 4}}});
+  scheduler.add({.id = 1, .prompt = prompt(40), .max_new_tokens = 1, .media = {{"cat", 6, 20}, {"dog", 30, 6}}});
   std::vector<int64_t> ends;
   for (StepPlan plan = scheduler.next(); !plan.items.empty(); plan = scheduler.next()) {
     ends.push_back(plan.items[0].begin + plan.items[0].count);
     scheduler.advance(plan);
     if (plan.items[0].last) break;
   }
-  EXPECT_EQ(ends, (std::vector<int64_t>{6, 26, 32, 40}));
+  EXPECT_EQ(ends, (std::vector<int64_t>{6, 26, 30, 38, 40}));
 }
 
 TEST(Scheduler, TwinsWaitForTheFirstToComputeWhatTheyShare) {

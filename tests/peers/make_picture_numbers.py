@@ -3,7 +3,8 @@
 
   make_picture_numbers.py tests/data/media
 
-The processors are those that resize with Pillow. Each case has its preprocessor_config.json, with small sizes."""
+The processors are those that resize with Pillow, which must be one before 13 (11.3 was used): since then lines may come before columns,
+and numbers are a level off. Each case has its preprocessor_config.json, with small sizes."""
 import json
 import os
 import sys

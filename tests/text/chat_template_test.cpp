@@ -42,6 +42,7 @@ class RealTemplates : public ::testing::Test {
     input.add_generation_prompt = row["add_generation_prompt"];
     input.continue_final_message = row.value("continue_final_message", false);
     input.now = LocalTime::parse(row.value("now", "2025-07-04T12:34:56"));
+    input.as_given = true;
     return it->second.render(input);
   }
 
