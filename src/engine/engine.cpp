@@ -45,15 +45,14 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
     const c10::InferenceMode inference;
     alike_up_to_ = alike_up_to(model, model.devices() ? model.devices()->embed : options.device(), max_model_len_);
   }
-  scheduler_ =
-      std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
-                                                           .block_size = static_cast<int32_t>(spec_.block_size),
-                                                           // No block knows the states behind it.
-                                                           .caching = spec.prefix_caching && !states},
-                                                  .max_sequences = states ? size.seats : spec.max_sequences,
-                                                  .max_step_tokens = spec.max_step_tokens,
-                                                  .short_context = model.reads_grown_anew() ? model.short_context() : 0,
-                                                  .whole_media = model.reads_media_whole()});
+  scheduler_ = std::make_unique<Scheduler>(
+      Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
+                               .block_size = static_cast<int32_t>(spec_.block_size),
+                               // No block knows the states behind it.
+                               .caching = spec.prefix_caching && !states},
+                      .max_sequences = states ? size.seats : spec.max_sequences,
+                      .max_step_tokens = spec.max_step_tokens,
+                      .short_context = model.reads_grown_anew() ? model.short_context() : 0});
   cache_ = new_cache();
   if (hooks_.draft)
     draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);

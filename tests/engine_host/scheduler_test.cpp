@@ -277,12 +277,10 @@ TEST(Scheduler, BlocksAreSharedOnlyWhereTheMediaAreEqual) {
 
 // Of models whose images' tokens see each other: an image larger than a step makes one larger step.
 TEST(Scheduler, NoStepEndsWithinAMediumThatIsReadWhole) {
-  Scheduler::Spec whole = spec(64, 4, 8);
-  whole.whole_media = true;
-  Scheduler scheduler(whole);
+  Scheduler scheduler(spec(64, 4, 8));
   scheduler.add({.id = 1, .prompt = prompt(40), .max_new_tokens = 1, .media = {{"cat", 6, 20}, {"dog", 30, 6}}});
   std::vector<int64_t> ends;
-  for (StepPlan plan = scheduler.next(); !plan.items.empty(); plan = scheduler.next()) {
+  for (StepPlan plan = scheduler.next(true); !plan.items.empty(); plan = scheduler.next(true)) {
     ends.push_back(plan.items[0].begin + plan.items[0].count);
     scheduler.advance(plan);
     if (plan.items[0].last) break;
