@@ -13,12 +13,12 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "nn/steady.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
@@ -243,35 +243,18 @@ at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
   });
 }
 
-namespace {
-// Wrapped, as it is no input that a gradient could belong to.
-struct KnownValue {
-  at::Tensor value;
-};
-
-// A value whose gradient is that of another way to the same number.
-struct ValueByAnotherWay : torch::autograd::Function<ValueByAnotherWay> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor&, const KnownValue& known) {
-    return known.value;
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 torch::autograd::variable_list grad) {
-    return {grad[0], {}};
-  }
-};
-}  // namespace
-
 // Made keys give the gradient; the sums are those of an engine, whose cache has the small vectors.
 at::Tensor LatentAttention::as_over_cache(const Inputs& in, const Step& s) const {
   const at::Tensor made = made_keys(in, s);
-  const at::NoGradGuard values;
-  const at::Tensor value = over_small(in.still_TNH.detach(), in.turned_TNR.detach(), s, [&](const at::Tensor& q_TNC) {
-    const at::Tensor small_T1C = in.small_TC.detach().unsqueeze(1);
-    return ops::attention(q_TNC, at::cat({small_T1C, in.key_T1R.detach()}, 2), small_T1C, s.cu_q, s.cu_k, s.max_q,
-                          s.max_k, rule());
-  });
-  const at::AutoGradMode recorded(made.requires_grad());
-  return made.requires_grad() ? ValueByAnotherWay::apply(made, KnownValue{value}) : value;
+  const auto value = [&] {
+    const at::NoGradGuard no_gradient;
+    return over_small(in.still_TNH.detach(), in.turned_TNR.detach(), s, [&](const at::Tensor& q_TNC) {
+      const at::Tensor small_T1C = in.small_TC.detach().unsqueeze(1);
+      return ops::attention(q_TNC, at::cat({small_T1C, in.key_T1R.detach()}, 2), small_T1C, s.cu_q, s.cu_k, s.max_q,
+                            s.max_k, rule());
+    });
+  };
+  return with_gradient_of(made, value());
 }
 
 at::Tensor LatentAttention::operator()(const at::Tensor& x_TD, const Step& s) const {
