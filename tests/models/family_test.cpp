@@ -152,6 +152,7 @@ std::vector<Json> small_configs() {
                       {"mamba_n_groups", 2},
                       {"mamba_d_state", 5},
                       {"num_heads", 4},
+                      {"mm_tokens_per_image", 4},
                       {"n_groups", 2},
                       {"state_size", 5},
                       {"mamba_num_heads", 4},
