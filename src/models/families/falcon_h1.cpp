@@ -123,7 +123,7 @@ const GgufForm gguf = {.architecture = "falcon-h1",
                                 {"mamba_n_groups", "ssm.group_count"}},
                        .says = {{"mamba_norm_before_gate", false}},
                        .read = read_gguf,
-                       .neighbours = true,
+
                        .folds_scales = true};
 
 const RegisterFamily falcon_h1("falcon_h1", {.title = "Falcon-H1",

@@ -36,14 +36,14 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-const GgufForm gguf = {
-    .architecture = "hy_v3",
-    .names = words::both(words::shared_experts("mlp.shared_mlp"),
-                         {{"mlp.router.gate", "ffn_gate_inp"}, {"mlp.expert_bias", "exp_probs_b.bias"}}),
-    .keys = words::both(words::experts("num_experts"),
-                        {{"num_shared_experts", "expert_shared_count"},
-                         {"first_k_dense_replace", "leading_dense_block_count"},
-                         {"router_scaling_factor", "expert_weights_scale", GgufKey::Number}})};
+const GgufForm gguf = {.architecture = "hy_v3",
+                       .names = words::both(words::shared_experts("mlp.shared_mlp"),
+                                            {{"mlp.router.gate", "ffn_gate_inp"}, {"mlp.expert_bias", "exp_probs_b"}}),
+                       .keys = words::both(words::experts("num_experts"),
+                                           {{"num_shared_experts", "expert_shared_count"},
+                                            {"first_k_dense_replace", "leading_dense_block_count"},
+                                            {"router_scaling_factor", "expert_weights_scale", GgufKey::Number},
+                                            {"route_norm", "expert_weights_norm", GgufKey::Flag}})};
 
 const RegisterFamily hy_v3("hy_v3", {.title = "Hunyuan 3",
                                      .architecture = "HYV3ForCausalLM",
