@@ -59,6 +59,7 @@ std::pair<at::Tensor, at::Tensor> dense(const at::Tensor& q, const at::Tensor& k
   seen = seen.expand({n, m});
   if (mask.causal) seen = seen & (key <= position);
   if (mask.window > 0) seen = seen & (key > position - mask.window);
+  if (mask.window > 0 && !mask.causal) seen = seen & (key < position + mask.window);
   const double none = -std::numeric_limits<double>::infinity();
   const at::Tensor s =
       bent.scores(at::matmul(q.transpose(0, 1), keys.transpose(1, 2)).mul(scale)).masked_fill(seen.logical_not(), none);

@@ -165,7 +165,8 @@ class HeadGradient {
     int32_t low[kBlock], high[kBlock];  // the queries that see each key
     for (int64_t r = 0; r < n; ++r) {
       const int64_t key = j + r - offset() - i;
-      low[r] = static_cast<int32_t>(view_.causal ? std::clamp<int64_t>(key, 0, m) : 0);
+      const int64_t reach = view_.causal ? 1 : view_.window;
+      low[r] = static_cast<int32_t>(reach > 0 ? std::clamp<int64_t>(key - reach + 1, 0, m) : 0);
       high[r] = static_cast<int32_t>(view_.window > 0 ? std::clamp<int64_t>(key + view_.window, 0, m) : m);
     }
     const float scale2 = rule_.softcap > 0 ? rule_.scale2() : scale_ * 1.44269504088896341f;
