@@ -13,7 +13,7 @@ endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
 set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward environment serve doctor plan abilities cli
-    algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
+    algos/estimators algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES
     algos/advantages.cpp

@@ -6,16 +6,10 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 namespace apus {
 namespace {
-
-template <class T>
-T rule_named(const std::map<std::string, T>& all, const std::string& name) {
-  const auto found = all.find(name);
-  require(found != all.end(), Fault::Bug, "no rule of advantages is named '", name, "'");
-  return found->second;
-}
 
 // Of the values of all ranks.
 GroupStatistics statistics_over_ranks(const std::vector<double>& values, const RankSum& over_ranks) {
@@ -30,45 +24,15 @@ GroupStatistics statistics_over_ranks(const std::vector<double>& values, const R
   return out;
 }
 
-// What is taken off the rewards of one group.
-double group_baseline(const ScoredAnswers& a, size_t first, size_t end, Estimator estimator) {
-  if (estimator == Estimator::Remax) return a.greedy[first];
-  if (estimator != Estimator::Opo) return statistics_of(&a.rewards[first], end - first).mean;
-  double sum = 0, length = 0;  // the mean by length has the least variance when every token has the same gradient
-  for (size_t i = first; i < end; ++i) sum += a.rewards[i] * a.lengths[i], length += a.lengths[i];
-  return length > 0 ? sum / length : 0;
-}
-
 bool all_alike(const std::vector<double>& values, size_t first, size_t end) {
   return std::all_of(values.begin() + static_cast<long>(first), values.begin() + static_cast<long>(end),
                      [&](double v) { return v == values[first]; });
 }
 
-// The best answer alone is learnt from, by what it is ahead of the second.
-void best_of_group(const std::vector<double>& rewards, size_t first, size_t end, std::vector<double>& out) {
-  const size_t best = static_cast<size_t>(
-      std::max_element(rewards.begin() + static_cast<long>(first), rewards.begin() + static_cast<long>(end)) -
-      rewards.begin());
-  double second = -INFINITY;
-  for (size_t i = first; i < end; ++i)
-    if (i != best) second = std::max(second, rewards[i]);
-  if (std::isfinite(second)) out[best] = rewards[best] - second;
-}
-
-std::vector<double> unscaled(const ScoredAnswers& a, Estimator estimator) {
+std::vector<double> unscaled(const ScoredAnswers& a, const Estimator& estimator) {
   std::vector<double> out(a.rewards.size(), 0.0);
-  for (const auto& [first, end] : group_ranges(a.groups)) {
-    const bool alike = all_alike(a.rewards, first, end);
-    if (alike && estimator != Estimator::Remax) continue;
-    if (estimator == Estimator::PassK) {
-      best_of_group(a.rewards, first, end, out);
-      continue;
-    }
-    const double base = group_baseline(a, first, end, estimator);
-    const auto n = static_cast<double>(end - first);
-    const double factor = estimator == Estimator::Rloo ? n / (n - 1) : 1;
-    for (size_t i = first; i < end; ++i) out[i] = (a.rewards[i] - base) * factor;
-  }
+  for (const auto& [first, end] : group_ranges(a.groups))
+    if (estimator.asks_greedy || !all_alike(a.rewards, first, end)) estimator.of_group(a, first, end, out);
   return out;
 }
 
@@ -103,19 +67,36 @@ std::vector<double> normalised_apart(const ScoredAnswers& a, const AdvantageRule
 
 }  // namespace
 
-Estimator estimator_named(const std::string& name) {
-  return rule_named<Estimator>({{"grpo", Estimator::Grpo},
-                                {"rloo", Estimator::Rloo},
-                                {"reinforce_plus_plus", Estimator::ReinforcePlusPlus},
-                                {"remax", Estimator::Remax},
-                                {"opo", Estimator::Opo},
-                                {"grpo_passk", Estimator::PassK}},
-                               name);
+const Estimator& estimator_named(const std::string& name) {
+  const Estimator* const found = Registry<Estimator>::of().find(name);
+  require(found, Fault::Bug, "no estimator of advantages is named '", name, "'");
+  return *found;
+}
+
+std::vector<std::string> estimator_names() {
+  std::vector<std::string> out;
+  for (const auto& [name, estimator] : Registry<Estimator>::of().all()) out.push_back(name);
+  return out;
+}
+
+std::string estimators_with(bool Estimator::*property) {
+  std::vector<std::string> out;
+  for (const auto& [name, estimator] : Registry<Estimator>::of().all())
+    if (estimator.*property) out.push_back(name);
+  return join(out);
+}
+
+void above_the_mean(const ScoredAnswers& answers, size_t first, size_t end, double factor, std::vector<double>& out) {
+  const double mean = statistics_of(&answers.rewards[first], end - first).mean;
+  for (size_t i = first; i < end; ++i) out[i] = (answers.rewards[i] - mean) * factor;
 }
 
 Scale scale_named(const std::string& name) {
-  return rule_named<Scale>(
-      {{"group", Scale::Group}, {"batch", Scale::Batch}, {"none", Scale::None}, {"gdpo", Scale::Gdpo}}, name);
+  static const std::map<std::string, Scale> all = {
+      {"group", Scale::Group}, {"batch", Scale::Batch}, {"none", Scale::None}, {"gdpo", Scale::Gdpo}};
+  const auto found = all.find(name);
+  require(found != all.end(), Fault::Bug, "no scale of advantages is named '", name, "'");
+  return found->second;
 }
 
 std::vector<std::pair<size_t, size_t>> group_ranges(const std::vector<int64_t>& groups) {
@@ -142,9 +123,9 @@ GroupStatistics statistics_of(const double* values, size_t count) {
 
 std::vector<double> advantages(const ScoredAnswers& answers, const AdvantageRule& rule, const RankSum& over_ranks) {
   if (rule.scale == Scale::Gdpo) return normalised_apart(answers, rule, over_ranks);
-  std::vector<double> out = unscaled(answers, rule.estimator);
-  // REINFORCE++ divides by the deviation of what it has; the others by that of the rewards.
-  const bool own = rule.estimator == Estimator::ReinforcePlusPlus;
+  const Estimator& estimator = estimator_named(rule.estimator);
+  std::vector<double> out = unscaled(answers, estimator);
+  const bool own = estimator.own_deviation;
   if (rule.scale == Scale::Group) {
     const std::vector<double> of = own ? out : answers.rewards;
     divide_by_group(out, of, answers, rule.epsilon);

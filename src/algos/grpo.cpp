@@ -56,7 +56,7 @@ RoundOptions round_options(const GrpoOptions& o, int64_t sharers, int64_t micro_
           .servers = o,
           .each = o.generations(false),
           .each_in_evaluation = o.generations(true),
-          .asks_greedy = o.advantage_estimator == "remax",
+          .asks_greedy = o.asks_greedy(),
           .resamples = o.dynamic_sample,
           .max_resample_times = o.max_resample_times,
           .scored_at_once = micro_batch,
@@ -97,7 +97,9 @@ void Grpo::begin(const RunSetting& setting) {
               "engine in this process, which works between two updates: nothing overlaps, and answers are only older. "
               "`apus rollout` and --vllm_mode server draw them while the trainer works"
             : "rounds are answered ahead of their turn (--max_staleness, --async_generate), but not while the trainer "
-              "works: --partial_rollout, --dynamic_sample and --advantage_estimator remax ask again for a round");
+              "works: --partial_rollout, --dynamic_sample and an --advantage_estimator that asks for the likeliest "
+              "answer "
+              "too ask again for a round");
   if (o_.rounds_ahead() > 0)
     ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{.ahead = o_.rounds_ahead(),
                                                               .questions = questions_,
@@ -265,11 +267,9 @@ WholeGroups Grpo::whole(const std::vector<Answer>& answers, Actors& actors, bool
 void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const WholeGroups& groups,
                           const RankSum& over_ranks) const {
   const Scale scale = scale_named(o_.scale());
-  const std::vector<double> advantage = advantages(groups.scored,
-                                                   {.estimator = estimator_named(o_.advantage_estimator),
-                                                    .scale = scale,
-                                                    .epsilon = scale == Scale::Gdpo ? 1e-8 : 1e-4},
-                                                   over_ranks);
+  const std::vector<double> advantage = advantages(
+      groups.scored,
+      {.estimator = o_.advantage_estimator, .scale = scale, .epsilon = scale == Scale::Gdpo ? 1e-8 : 1e-4}, over_ranks);
   for (auto& update : updates)
     for (Part& part : update) {
       at::Tensor column_S = at::empty({static_cast<int64_t>(part.answers.size())}, at::kFloat);

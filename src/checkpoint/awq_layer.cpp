@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/awq_layer.h"
-
+// AWQ for one decoder layer.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
@@ -11,6 +10,7 @@
 
 #include "base/log.h"
 #include "checkpoint/awq_search.h"
+#include "checkpoint/calibrated_layer.h"
 #include "nn/mixer.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
@@ -240,10 +240,11 @@ class AwqLayer {
   std::vector<SeenInputs> seen_;            // by group
   std::map<Param*, at::Tensor> untouched_;  // what the parameters were before any scale
 };
-}  // namespace
 
-void quantise_layer_by_awq(LayerAtHand& layer, int64_t group, CalibratedLayer& made) {
-  AwqLayer(layer, group).run(made);
-}
+// Scales what one operation hands to linear layers where the family allows it, clips, rounds.
+const RegisterLayerQuantiser awq("awq", [](LayerAtHand& layer, const CalibrationSpec& spec, CalibratedLayer& made) {
+  AwqLayer(layer, spec.form.group).run(made);
+});
+}  // namespace
 
 }  // namespace apus

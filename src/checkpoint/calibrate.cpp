@@ -13,10 +13,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/awq_layer.h"
 #include "checkpoint/calibrated_layer.h"
-#include "checkpoint/gptq_search.h"
-#include "quant/awq.h"
+#include "quant/format.h"
 
 namespace apus {
 
@@ -115,6 +113,8 @@ class Calibration {
   Calibration(Model& model, const CalibrationSpec& spec)
       : model_(model),
         spec_(spec),
+        format_(*quant::calibrated_making(spec.method)),
+        quantise_(*Registry<LayerQuantiser>::of().find(spec.method)),
         batches_(embedded(model, spec.blocks, spec.batch, spec.device)),
         before_(embedded(model, spec.judged, kJudgedAtOnce, spec.device)),
         after_(before_) {}
@@ -142,10 +142,7 @@ class Calibration {
     LayerAtHand at_hand{model_, module, i, name, batches_, {}};
     const std::vector<NamedLinear> unmet = group_linears(at_hand);
     CalibratedLayer made;
-    if (spec_.awq)
-      quantise_layer_by_awq(at_hand, spec_.form.group, made);
-    else
-      by_gptq(at_hand, made);
+    quantise_(at_hand, spec_, made);
     for (const NamedLinear& one : unmet) round(one, made);
     advance(batches_, i), advance(after_, i);
     return made;
@@ -155,10 +152,7 @@ class Calibration {
     for (LayerBatch& batch : batches) batch.x_TD = model_.layer(i, batch.x_TD, *batch.step);
   }
 
-  bool fits(const Linear& linear) const {
-    const auto [in, out] = std::pair(linear.spec().in, linear.spec().out);
-    return spec_.awq ? out % 8 == 0 && in % spec_.form.group_of(in) == 0 : out % 32 == 0 && in % 32 == 0;
-  }
+  bool fits(const Linear& linear) const { return format_.fits({linear.spec().out, linear.spec().in}, spec_.form); }
 
   // Those that share an input stand together, in the order in which they run. -> those that no row reaches
   std::vector<NamedLinear> group_linears(LayerAtHand& layer) {
@@ -206,43 +200,13 @@ class Calibration {
     const at::Tensor host_OI = one.layer->weight().data.to(at::kCPU).contiguous();
     const quant::Shape shape{host_OI.size(0), host_OI.size(1)};
     const std::span<const float> weight(host_OI.data_ptr<float>(), static_cast<size_t>(host_OI.numel()));
-    made.quantised[one.name] =
-        spec_.awq ? quant::pack_awq(quant::round_to_awq(weight, shape, spec_.form.group_of(shape.columns)), shape)
-                  : quant::pack_gptq(quant::round_to_integers(weight, shape, spec_.form, true), shape, spec_.form);
-  }
-
-  // Each group sees the inputs that those before it give once they are quantised.
-  void by_gptq(LayerAtHand& layer, CalibratedLayer& made) {
-    for (const auto& group : layer.groups) {
-      const at::Tensor hessian_II = hessian_of(layer, group[0]).to(at::kCPU);
-      for (const NamedLinear& one : group) {
-        const at::Tensor weight_OI = one.layer->weight().data.to(at::kCPU);
-        const quant::Shape shape{weight_OI.size(0), weight_OI.size(1)};
-        const quant::Integers integers =
-            round_by_gptq(weight_OI, hessian_II, {.form = spec_.form, .by_importance = spec_.by_importance}, one.name);
-        quant::Pieces pieces = quant::pack_gptq(integers, shape, spec_.form);
-        one.layer->put_weight(
-            numbers_of_matrix(*quant::open_gptq({one.name, pieces}, shape, spec_.form)).to(spec_.device));
-        made.quantised[one.name] = std::move(pieces);
-      }
-    }
-  }
-
-  at::Tensor hessian_of(const LayerAtHand& layer, const NamedLinear& one) const {
-    Hessian hessian;
-    const LayerBatch* batch = nullptr;
-    const LayerInputs watch({one}, [&](const NamedLinear&, const at::Tensor& x_TI) {
-      hessian.add(x_TI, static_cast<int64_t>(batch->step->length_q.size()));
-    });
-    for (const LayerBatch& each : batches_) {
-      batch = &each;
-      model_.layer(layer.index, each.x_TD, *each.step);
-    }
-    return hessian.matrix();
+    made.quantised[one.name] = format_.round(weight, shape, spec_.form);
   }
 
   Model& model_;
   const CalibrationSpec& spec_;
+  const quant::CalibratedMaking& format_;
+  const LayerQuantiser quantise_;
   std::vector<LayerBatch> batches_;         // through the quantised layers so far
   std::vector<LayerBatch> before_, after_;  // the judged rows, through the layers as they were and as they are now
   CalibrationReport report_;

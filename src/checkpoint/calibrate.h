@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "models/model.h"
-#include "quant/gptq.h"
+#include "quant/gptq_form.h"
 #include "quant/pieces.h"
 
 namespace apus {
 
 struct CalibrationSpec {
-  bool awq = false;      // else GPTQ
-  quant::GptqForm form;  // of AWQ the group alone
+  std::string method = "gptq";  // of --quant_method
+  quant::GptqForm form;
   bool by_importance = false;
   std::vector<std::vector<int64_t>> blocks;  // tokens of the calibration rows
   int64_t batch = 1;                         // blocks that go through the model together

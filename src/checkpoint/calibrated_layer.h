@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/registry.h"
 #include "checkpoint/calibrate.h"
 #include "checkpoint/layer_inputs.h"
 #include "quant/matrix.h"
@@ -25,5 +26,15 @@ struct LayerAtHand {
 };
 
 at::Tensor numbers_of_matrix(const quant::Matrix& matrix);  // f32
+
+// How the error of a decoder layer is made good in a format that is made with rows, by its --quant_method. The layer's
+// weights become those that are written.
+using LayerQuantiser = void (*)(LayerAtHand& layer, const CalibrationSpec& spec, CalibratedLayer& made);
+
+struct RegisterLayerQuantiser {
+  RegisterLayerQuantiser(const char* method, LayerQuantiser quantise) {
+    Registry<LayerQuantiser>::of().add(method, quantise);
+  }
+};
 
 }  // namespace apus

@@ -62,10 +62,11 @@ void DeployOptions::fields(OptionTable& v) {
       .alias("sglang_server_base_url");
   v("vllm_engine_kwargs", vllm_engine_kwargs, "with vllm: further flags of its server, as JSON: {\"max_loras\": 4}");
   v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: further flags of its server, as JSON");
+  std::vector<std::string> parsers = tool_format_names();
+  parsers.insert(parsers.begin(), "auto");
   v("tool_call_parser", tool_call_parser, "form of tool calls in answers")
       .common()
-      .choices({"auto", "none", "hermes", "llama3", "qwen3_coder", "deepseek", "mistral", "seed_oss", "glm", "react",
-                "qwen_agent"})
+      .choices(parsers)
       .shown_default("auto: from the chat template");
   v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content")
       .choices({"auto", "on", "off"})

@@ -12,6 +12,7 @@
 #include "checkpoint/gguf_settings.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
+#include "quant/format.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -70,18 +71,20 @@ void ExportOptions::fields(OptionTable& v) {
             "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
            "not available in this form");
   quantise.honour(v);
-  v.at("quant_method").help =
-      "write the model with quantised weights: bnb, fp8, or, calibrated with rows of --dataset, gptq, gptq_v2, awq";
-  v.at("quant_method").choices({"bnb", "fp8", "gptq", "gptq_v2", "awq"});
-  v.at("quant_bits").help = "bits of a weight: 4 or 8 (bnb); 2, 3, 4 or 8 (gptq); 4 (awq); fp8 has 8";
-  v.at("quant_bits").shown_default("to be given, except with fp8");
+  std::vector<std::string> methods = quant::exported_methods();
+  const std::vector<std::string> with_rows = quant::calibrated_methods();
+  v.at("quant_method").help = str("write the model with quantised weights: ", join(methods),
+                                  ", or, calibrated with rows of --dataset, ", join(with_rows));
+  methods.insert(methods.end(), with_rows.begin(), with_rows.end());
+  v.at("quant_method").choices(methods);
+  v.at("quant_bits").help = "bits of a weight: " + quant::bits_text(methods);
   v.at("hqq_axis").refused("hqq is no format of an export");
   for (const char* name :
        {"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant"})
     v.at(name).restored_kind.clear();
   v("quant_n_samples", quant_n_samples, "rows of --dataset to calibrate with").at_least(1);
   v("quant_batch_size", quant_batch_size, "blocks of --max_length tokens that run together; -1: all").at_least(-1);
-  v("group_size", group_size, "weights of a row that share a scale (gptq, awq); -1: the whole row");
+  v("group_size", group_size, "weights of a row that share a scale, where rows calibrate; -1: the whole row");
   v("desc_act", desc_act,
     "gptq: round the columns with the largest inputs first; better at 2 and 3 bits, slower kernels");
   v.refuse({"to_mcore", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge", "test_convert_precision",
@@ -101,18 +104,19 @@ void ExportOptions::resolve(OptionTable& v) {
   if (quantise.method && !calibrates())
     for (const char* name : {"dataset", "quant_n_samples", "quant_batch_size", "group_size"})
       if (v.given(name))
-        v.notes.push_back(str("--", name, " has no effect with --quant_method ", *quantise.method,
-                              ": it is for gptq, gptq_v2 and awq, which calibrate with rows"));
+        v.notes.push_back(str("--", name, " has no effect with --quant_method ", *quantise.method, ": it is for ",
+                              join(quant::calibrated_methods()), ", which calibrate with rows"));
   for (std::string& dir : adapters) dir = adapter_meant(dir, v);
   model = model_meant(model, v);
   if (adapters.empty()) {
     if (model.empty()) return;
-    const std::string method = quantise.method.value_or(""),
-                      width = quantise.bits ? std::to_string(*quantise.bits) : "";
-    const std::string suffix = to_hf             ? "-hf"
-                               : method.empty()  ? "-cached_dataset"
-                               : method == "fp8" ? "-fp8"
-                                                 : str("-", method, "-int", width);
+    const std::string method = quantise.method.value_or("");
+    const auto bits = quant::bits_of_method(method);
+    const bool one_size = bits.size() == 1 && !calibrates();
+    const std::string suffix = to_hf                      ? "-hf"
+                               : method.empty()           ? "-cached_dataset"
+                               : one_size || bits.empty() ? "-" + method
+                                                          : str("-", method, "-int", quantise.bits.value_or(bits[0]));
     const fs::path from = fs::path(model).lexically_normal();
     const bool here = fs::is_directory(from);       // else a hub's: owner/name
     const bool file = from.extension() == ".gguf";  // beside it, without the ending
@@ -231,21 +235,16 @@ void ExportOptions::check_anew() const {
   check_output();
 }
 
-bool ExportOptions::calibrates() const {
-  return quantise.method == "gptq" || quantise.method == "gptq_v2" || quantise.method == "awq";
-}
+bool ExportOptions::calibrates() const { return quantise.method && quant::calibrated_making(*quantise.method); }
 
 void ExportOptions::check_calibration() const {
   const std::string& method = *quantise.method;
-  const bool awq = method == "awq";
-  require(quantise.bits.has_value(), Fault::Usage, "--quant_method ", method, " needs --quant_bits");
-  const int64_t bits = *quantise.bits;
-  require(bits == 4 || (!awq && (bits == 2 || bits == 3 || bits == 8)), Fault::Usage, "--quant_bits ", bits,
-          " is not possible with --quant_method ", method, "; possible: ", awq ? "4" : "2, 3, 4, 8");
+  quantise.check();
   require(group_size == -1 || (group_size >= 8 && group_size % 8 == 0), Fault::Usage, "--group_size ", group_size,
           " is not possible: -1, or a multiple of 8");
   require(quant_batch_size != 0, Fault::Usage, "--quant_batch_size 0: give a number of blocks, or -1 for all of them");
-  require(!awq || !desc_act, Fault::Usage, "--desc_act is GPTQ's; AWQ rounds all columns at once");
+  require(!desc_act || quant::calibrated_making(method)->by_importance, Fault::Usage,
+          "--desc_act is not possible with --quant_method ", method, ", which rounds all columns at once");
   require(!dataset.empty(), Fault::Usage, "--quant_method ", method,
           " needs --dataset: rows like those that the model will answer, to calibrate with");
   require(!streaming, Fault::Usage, "--streaming true: rows for calibration are read as a whole");
@@ -256,7 +255,8 @@ void ExportOptions::check_quantise() const {
   if (calibrates())
     check_calibration();
   else
-    require(!desc_act, Fault::Usage, "--desc_act is for --quant_method gptq and gptq_v2"), quantise.check();
+    require(!desc_act, Fault::Usage, "--desc_act is for --quant_method ", join(quant::calibrated_methods())),
+        quantise.check();
   require(is_model(model), Fault::Usage, "--model is needed: the checkpoint to quantise");
   require(adapters.empty(), Fault::Usage, "--adapters: merge them first (--merge_lora true), then quantise the result");
   require(!torch_dtype, Fault::Usage, "--torch_dtype: what is not quantised keeps its format");

@@ -12,6 +12,7 @@
 #include "data/read/byte_source.h"
 #include "train/options/optimizer_info.h"
 #include "train/record/schedule.h"
+#include "train/record/tracker.h"
 
 namespace apus {
 
@@ -305,7 +306,8 @@ void OptimisationOptions::fields(OptionTable& v) {
 void FolderOptions::saving_fields(OptionTable& v) {
   v("max_shard_size", max_shard_size, "largest file of weights in a checkpoint: 500MB, 5GB, ...");
   v("logging_dir", logging_dir, "folder of TensorBoard's files").shown_default("<run>/runs");
-  v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none")
+  v("report_to", report_to,
+    str("tensorboard, ", join(tracker_names()), " (folders of offline runs for their clients), none"))
       .common();
   v("resume_from_checkpoint", resume_from_checkpoint,
     "checkpoint folder to go on from; auto, true or last: the newest whole one in --output_dir, and a new run where "
@@ -321,18 +323,19 @@ void FolderOptions::saving_fields(OptionTable& v) {
 }
 
 void FolderOptions::resolve(OptionTable& v) {
-  for (const auto& [name, folder] : {std::pair{"wandb", "wandb"}, {"swanlab", "swanlog"}})
+  for (const std::string& name : tracker_names())
     if (std::find(report_to.begin(), report_to.end(), name) != report_to.end())
-      v.notes.push_back(str("--report_to ", name, ": nothing is sent, the run is written to ", folder,
-                            "/ in its folder, for `", name, " sync`"));
+      v.notes.push_back(str("--report_to ", name, ": nothing is sent, the run is written to ",
+                            tracker_kind(name).folder, "/ in its folder, for `", name, " sync`"));
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
 }
 
 void FolderOptions::check() const {
+  std::vector<std::string> known = tracker_names();
+  known.insert(known.end(), {"tensorboard", "none", "all"});
   for (const std::string& to : report_to)
-    require(to == "tensorboard" || to == "wandb" || to == "swanlab" || to == "none" || to == "all", Fault::Usage,
-            "--report_to ", to,
-            " is not available; possible: tensorboard, wandb, swanlab, none. logging.jsonl is always written");
+    require(std::find(known.begin(), known.end(), to) != known.end(), Fault::Usage, "--report_to ", to,
+            " is not available; possible: ", join(known), ". logging.jsonl is always written");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");
   require(!resume_only_model || !resume_from_checkpoint.empty(), Fault::Usage,

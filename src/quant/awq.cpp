@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "quant/codes.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -129,5 +130,58 @@ Pieces pack_awq(const Integers& integers, Shape shape) {
   out["scales"] = stored(DiskType::F16, {groups, rows}, std::move(scales));
   return out;
 }
+
+namespace {
+GptqForm awq_form(const Json& said) {
+  const auto version = setting<std::string>(said, "version", "gemm");
+  require(version == "gemm" || version == "GEMM", Fault::Model, "config.json: AWQ's version '", version,
+          "' is not read; gemm is");
+  const GptqForm form{setting<int64_t>(said, "bits", setting<int64_t>(said, "w_bit", 4)),
+                      setting<int64_t>(said, "group_size", setting<int64_t>(said, "q_group_size", 128)), true};
+  require(form.bits == 4, Fault::Model, "config.json: AWQ with ", form.bits, " bits is not read; 4 is");
+  return form;
+}
+
+Json awq_config(const Calibration& made) {
+  return {{"quant_method", "awq"},
+          {"bits", 4},
+          {"group_size", made.form.group},
+          {"zero_point", true},
+          {"version", "gemm"},
+          {"modules_to_not_convert", made.plain.empty() ? Json() : Json(made.plain)}};
+}
+
+const RegisterFormat awq("awq",
+                         {.methods = {"awq"},
+                          .read = "awq (gemm)",
+                          .marks = {"qweight"},
+                          .others = {"qzeros", "scales"},
+                          .holds =
+                              [](const Pieces& pieces, const Json& said) {
+                                return pieces.count("qweight") && pieces.count("qzeros") &&
+                                       said.value("quant_method", Json()) == "awq";
+                              },
+                          .open = [](const StoredLayer& layer, Shape shape,
+                                     const Json& said) { return open_awq(layer, shape, awq_form(said).group); },
+                          .bits = [](const Json& said) { return bits_in_groups(4, awq_form(said).group, true); },
+                          .check = [](const Json& said) { awq_form(said); },
+                          .calibrated = {.methods = {"awq"},
+                                         .bits = {4},
+                                         .form =
+                                             [](const std::string&, int64_t bits, int64_t group) {
+                                               return GptqForm{bits, group, true};
+                                             },
+                                         .fits =
+                                             [](Shape shape, const GptqForm& form) {
+                                               return shape.rows % 8 == 0 &&
+                                                      shape.columns % form.group_of(shape.columns) == 0;
+                                             },
+                                         .round =
+                                             [](std::span<const float> weight, Shape shape, const GptqForm& form) {
+                                               return pack_awq(
+                                                   round_to_awq(weight, shape, form.group_of(shape.columns)), shape);
+                                             },
+                                         .config = awq_config}});
+}  // namespace
 
 }  // namespace apus::quant

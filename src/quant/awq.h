@@ -11,6 +11,7 @@
 
 namespace apus::quant {
 
+// Its tensors have GPTQ's names.
 std::unique_ptr<Matrix> open_awq(const StoredLayer& layer, Shape shape, int64_t group);
 
 // Integers as AWQ rounds them: in f16, an operation at a time. group -1: all inputs are one.

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "quant/codes.h"
+#include "quant/format.h"
+#include "quant/wish.h"
 
 namespace apus::quant {
 
@@ -175,8 +177,6 @@ std::string spaced(const Json& object) {
 }
 }  // namespace
 
-bool is_bnb4(const Pieces& pieces) { return pieces.count(kNf4State) || pieces.count(kFp4State); }
-
 std::unique_ptr<Matrix> open_bnb4(const StoredLayer& layer, Shape shape) {
   return std::make_unique<Bnb4>(layer, shape, state_of(layer, layer.find(kNf4State) ? kNf4State : kFp4State));
 }
@@ -220,5 +220,43 @@ Pieces quantise_bnb4(std::span<const float> weight, Shape shape, const Bnb4Optio
       stored(DiskType::U8, {static_cast<int64_t>(text.size())}, std::vector<uint8_t>(text.begin(), text.end()));
   return out;
 }
+
+Json bnb_config(bool four, const Wish& wish, const Json& model_config, const Json& plain) {
+  const Json dtype = model_config.contains("dtype") ? model_config["dtype"] : model_config.value("torch_dtype", Json());
+  return {{"_load_in_4bit", four},
+          {"_load_in_8bit", !four},
+          {"bnb_4bit_compute_dtype", dtype == "bfloat16" ? "bfloat16" : "float32"},
+          {"bnb_4bit_quant_storage", "uint8"},
+          {"bnb_4bit_quant_type", wish.quant_type},
+          {"bnb_4bit_use_double_quant", wish.double_quant},
+          {"llm_int8_enable_fp32_cpu_offload", false},
+          {"llm_int8_has_fp16_weight", false},
+          {"llm_int8_skip_modules", plain.size() > 1 ? plain : Json()},
+          {"llm_int8_threshold", 6.0},
+          {"load_in_4bit", four},
+          {"load_in_8bit", !four},
+          {"quant_method", "bitsandbytes"}};
+}
+
+namespace {
+const RegisterFormat bnb4(
+    "bnb4",
+    {.methods = {"bitsandbytes"},
+     .read = "bitsandbytes (nf4, fp4)",
+     .marks = {"weight."},
+     .holds = [](const Pieces& pieces, const Json&) { return pieces.count(kNf4State) || pieces.count(kFp4State); },
+     .open = [](const StoredLayer& layer, Shape shape, const Json&) { return open_bnb4(layer, shape); },
+     .bits = [](const Json& said) { return said.value("load_in_4bit", false) ? bits_in_groups(4, 64, false) : 0; },
+     .made = {.method = "bnb",
+              .bits = {4},
+              .settings = [](const Wish& wish, const Json& model_config,
+                             const Json& plain) { return bnb_config(true, wish, model_config, plain); },
+              .quantise =
+                  [](std::span<const float> weight, Shape shape, const Json& said) {
+                    return quantise_bnb4(weight, shape,
+                                         {.nf4 = said["bnb_4bit_quant_type"] == "nf4",
+                                          .double_quant = said["bnb_4bit_use_double_quant"].get<bool>()});
+                  }}});
+}  // namespace
 
 }  // namespace apus::quant

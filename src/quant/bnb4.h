@@ -5,14 +5,16 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
+#include "base/json.h"
 #include "quant/matrix.h"
 #include "quant/pieces.h"
 
 namespace apus::quant {
 
-// Whether these are the pieces of such a weight.
-bool is_bnb4(const Pieces& pieces);
+struct Wish;
+
 std::unique_ptr<Matrix> open_bnb4(const StoredLayer& layer, Shape shape);
 
 struct Bnb4Options {
@@ -22,5 +24,8 @@ struct Bnb4Options {
   std::string dtype = "bfloat16";  // of the weight that was quantised, as the file will say
 };
 Pieces quantise_bnb4(std::span<const float> weight, Shape shape, const Bnb4Options& options);
+
+// bitsandbytes' quantization_config, of four bits or of eight (quant/int8.h).
+Json bnb_config(bool four, const Wish& wish, const Json& model_config, const Json& plain);
 
 }  // namespace apus::quant

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "quant/codes.h"
+#include "quant/compressed.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -76,11 +78,6 @@ class Fp8 final : public Matrix, public Coded {
 float clamped(float value) { return std::clamp(value, -kMostE4m3, kMostE4m3); }
 }  // namespace
 
-bool is_fp8(const Pieces& pieces) {
-  const auto weight = pieces.find("weight");
-  return weight != pieces.end() && weight->second.type == DiskType::F8E4M3 && pieces.count(scale_name(pieces));
-}
-
 std::unique_ptr<Matrix> open_fp8(const StoredLayer& layer, Shape shape, Fp8Block block) {
   return std::make_unique<Fp8>(layer, shape, block);
 }
@@ -127,5 +124,57 @@ Pieces quantise_fp8_rows(std::span<const float> weight, Shape shape) {
   out["weight_scale"] = stored(DiskType::BF16, {shape.rows, 1}, std::move(scales));
   return out;
 }
+
+namespace {
+Fp8Block fp8_block(const Json& said) {
+  if (said.value("quant_method", Json()) == "compressed-tensors") {
+    const auto block = compressed_settings(said).block;
+    return {block[0], block[1]};
+  }
+  const auto format = setting<std::string>(said, "fmt", "e4m3");
+  require(format == "e4m3" || format == "float8_e4m3fn", Fault::Model, "config.json: FP8 of the format '", format,
+          "' is not read; e4m3 is");
+  const auto block = setting<std::vector<int64_t>>(said, "weight_block_size", {128, 128});
+  require(block.size() == 2, Fault::Model, "config.json: weight_block_size must have two numbers");
+  return {block[0], block[1]};
+}
+
+double fp8_bits(const Json& said) {
+  if (said.value("quant_method", Json()) == "compressed-tensors") {
+    const auto format = compressed_settings(said).format;
+    if (format != "float-quantized" && format != "naive-quantized") return 0;
+  }
+  return bits_in_groups(8, 128, false);
+}
+
+Json fp8_settings(const Wish&, const Json&, const Json& plain) {
+  return {{"activation_scheme", "dynamic"},
+          {"fmt", "e4m3"},
+          {"modules_to_not_convert", plain},
+          {"quant_method", "fp8"},
+          {"weight_block_size", {128, 128}}};
+}
+
+const RegisterFormat fp8("fp8", {.methods = {"fp8", "fbgemm_fp8", "compressed-tensors"},
+                                 .read = "fp8, fbgemm_fp8, compressed-tensors (float-quantized)",
+                                 .marks = {"weight_scale", "weight_scale_inv"},
+                                 .others = {"input_scale", "input_scale_ub", "output_scale", "activation_scale"},
+                                 .holds =
+                                     [](const Pieces& pieces, const Json&) {
+                                       const auto weight = pieces.find("weight");
+                                       return weight != pieces.end() && weight->second.type == DiskType::F8E4M3 &&
+                                              pieces.count(scale_name(pieces)) > 0;
+                                     },
+                                 .open = [](const StoredLayer& layer, Shape shape,
+                                            const Json& said) { return open_fp8(layer, shape, fp8_block(said)); },
+                                 .bits = fp8_bits,
+                                 .check = [](const Json& said) { fp8_block(said); },
+                                 .made = {.method = "fp8",
+                                          .bits = {8},
+                                          .settings = fp8_settings,
+                                          .quantise = [](std::span<const float> weight, Shape shape, const Json& said) {
+                                            return quantise_fp8(weight, shape, fp8_block(said));
+                                          }}});
+}  // namespace
 
 }  // namespace apus::quant

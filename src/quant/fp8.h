@@ -16,7 +16,6 @@ struct Fp8Block {
   int64_t rows = 128, columns = 128;
 };
 
-bool is_fp8(const Pieces& pieces);
 std::unique_ptr<Matrix> open_fp8(const StoredLayer& layer, Shape shape, Fp8Block block);
 
 // weight and weight_scale_inv, as transformers writes them.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "base/error.h"
 #include "quant/codes.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -145,7 +147,16 @@ class Gptq final : public Matrix, public Coded {
 };
 }  // namespace
 
-bool is_gptq(const Pieces& pieces) { return pieces.count("qweight") && pieces.count("qzeros"); }
+GptqForm gptq_form(const Json& said) {
+  const auto format = setting<std::string>(said, "checkpoint_format", "gptq");
+  require(format == "gptq" || format == "gptq_v2", Fault::Model, "config.json: checkpoint_format '", format,
+          "' is not read; gptq and gptq_v2 are");
+  const GptqForm form{setting<int64_t>(said, "bits", 4), setting<int64_t>(said, "group_size", 128),
+                      format == "gptq_v2"};
+  require(form.bits == 2 || form.bits == 3 || form.bits == 4 || form.bits == 8, Fault::Model, "config.json: GPTQ with ",
+          form.bits, " bits is not read; 2, 3, 4 and 8 are");
+  return form;
+}
 
 std::unique_ptr<Matrix> open_gptq(const StoredLayer& layer, Shape shape, const GptqForm& form) {
   return std::make_unique<Gptq>(layer, shape, form);
@@ -221,5 +232,61 @@ Pieces pack_gptq(const Integers& integers, Shape shape, const GptqForm& form) {
   out["g_idx"] = stored(DiskType::I32, {columns}, integers.group_of);
   return out;
 }
+
+namespace {
+// What transformers, AutoGPTQ, GPTQModel and vLLM read.
+Json gptq_config(const Calibration& made) {
+  Json config = {{"bits", made.form.bits},
+                 {"group_size", made.form.group},
+                 {"damp_percent", 0.1},
+                 {"desc_act", made.by_importance},
+                 {"static_groups", false},
+                 {"sym", true},
+                 {"true_sequential", true},
+                 {"quant_method", "gptq"},
+                 {"checkpoint_format", made.form.plain_zeros ? "gptq_v2" : "gptq"},
+                 {"lm_head", false},
+                 {"block_name_to_quantize", made.layers},
+                 {"modules_in_block_to_quantize", made.groups},
+                 {"meta", {{"quantizer", {"apus"}}}}};
+  // Names as patterns.
+  for (const std::string& name : made.plain)
+    config["dynamic"]["-:^" + std::regex_replace(name, std::regex("\\."), "\\.") + "$"] = Json::object();
+  return config;
+}
+
+const RegisterFormat gptq(
+    "gptq",
+    {.methods = {"gptq"},
+     .read = "gptq",
+     .marks = {"qweight"},
+     .others = {"qzeros", "scales", "g_idx"},
+     .holds =
+         [](const Pieces& pieces, const Json& said) {
+           return pieces.count("qweight") && pieces.count("qzeros") && said.value("quant_method", Json()) != "awq";
+         },
+     .open = [](const StoredLayer& layer, Shape shape,
+                const Json& said) { return open_gptq(layer, shape, gptq_form(said)); },
+     .bits =
+         [](const Json& said) {
+           const GptqForm form = gptq_form(said);
+           return bits_in_groups(form.bits, form.group, true);
+         },
+     .check = [](const Json& said) { gptq_form(said); },
+     .calibrated = {.methods = {"gptq", "gptq_v2"},
+                    .bits = {2, 3, 4, 8},
+                    .by_importance = true,
+                    .form =
+                        [](const std::string& method, int64_t bits, int64_t group) {
+                          return GptqForm{bits, group, method == "gptq_v2"};
+                        },
+                    .fits = [](Shape shape,
+                               const GptqForm&) { return shape.rows % kUnit == 0 && shape.columns % kUnit == 0; },
+                    .round =
+                        [](std::span<const float> weight, Shape shape, const GptqForm& form) {
+                          return pack_gptq(round_to_integers(weight, shape, form, true), shape, form);
+                        },
+                    .config = gptq_config}});
+}  // namespace
 
 }  // namespace apus::quant

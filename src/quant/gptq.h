@@ -6,19 +6,14 @@
 #include <span>
 #include <vector>
 
+#include "base/json.h"
+#include "quant/gptq_form.h"
 #include "quant/matrix.h"
 #include "quant/pieces.h"
 
 namespace apus::quant {
 
-struct GptqForm {
-  int64_t bits = 4;
-  int64_t group = 128;       // inputs; -1: all of them are one
-  bool plain_zeros = false;  // "gptq_v2" stores zeros as they are, the older form less one
-  int64_t group_of(int64_t columns) const { return group > 0 ? group : columns; }
-};
-
-bool is_gptq(const Pieces& pieces);
+GptqForm gptq_form(const Json& said);  // of a quantization_config
 std::unique_ptr<Matrix> open_gptq(const StoredLayer& layer, Shape shape, const GptqForm& form);
 
 // A weight as integers: w[o][i] = scale[g(i)][o] * (code[o][i] - zero[g(i)][o]).

@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "quant/codes.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
+#include "quant/wish.h"
 
 namespace apus::quant {
 
@@ -132,7 +134,11 @@ void improve_zeros(const std::vector<float>& weight, std::vector<Group>& groups,
 }
 }  // namespace
 
-bool is_hqq(const Pieces& pieces) { return pieces.count("W_q") > 0; }
+HqqForm hqq_form(const Json& said) {
+  const Json inner = said.value("quant_config", Json::object()).value("weight_quant_params", Json::object());
+  return {setting<int64_t>(inner, "nbits", 4), setting<int64_t>(inner, "group_size", 64),
+          setting<int64_t>(inner, "axis", 1)};
+}
 
 std::unique_ptr<Matrix> open_hqq(const StoredLayer& layer, Shape shape, const HqqForm& form) {
   check(layer.name, shape, form);
@@ -180,5 +186,36 @@ Pieces quantise_hqq(std::span<const float> weight, Shape shape, const HqqForm& f
   out["zero"] = stored(DiskType::F32, side, std::move(zeros));
   return out;
 }
+
+namespace {
+Json hqq_settings(const Wish& wish, const Json&, const Json&) {
+  const Json form = {{"nbits", wish.bits.value_or(4)}, {"group_size", 64}, {"axis", wish.hqq_axis.value_or(1)}};
+  return {{"quant_method", "hqq"}, {"quant_config", {{"weight_quant_params", form}}}};
+}
+
+const RegisterFormat hqq("hqq", {.methods = {"hqq"},
+                                 .read = "hqq",
+                                 .marks = {"W_q"},
+                                 .others = {"scale", "zero", "nbits", "group_size", "axis", "shape", "packing",
+                                            "channel_wise", "optimize", "round_zero", "view_as_float", "compute_dtype",
+                                            "offload_meta", "quant_zero", "stores_quant_config", "quant_scale",
+                                            "unpack_view_dtype", "encoded_state_dict"},
+                                 .holds = [](const Pieces& pieces, const Json&) { return pieces.count("W_q") > 0; },
+                                 .open = [](const StoredLayer& layer, Shape shape,
+                                            const Json& said) { return open_hqq(layer, shape, hqq_form(said)); },
+                                 .bits =
+                                     [](const Json& said) {
+                                       const HqqForm form = hqq_form(said);
+                                       return bits_in_groups(form.bits, form.group, true);
+                                     },
+                                 .check = [](const Json& said) { hqq_form(said); },
+                                 .made = {.method = "hqq",
+                                          .bits = {1, 2, 3, 4, 8},
+                                          .exported = false,
+                                          .settings = hqq_settings,
+                                          .quantise = [](std::span<const float> weight, Shape shape, const Json& said) {
+                                            return quantise_hqq(weight, shape, hqq_form(said), /*improve=*/true);
+                                          }}});
+}  // namespace
 
 }  // namespace apus::quant

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "base/json.h"
 #include "quant/matrix.h"
 #include "quant/pieces.h"
 
@@ -15,7 +16,7 @@ struct HqqForm {
   int64_t axis = 1;  // 1: groups along a row; 0: across
 };
 
-bool is_hqq(const Pieces& pieces);
+HqqForm hqq_form(const Json& said);  // of a quantization_config
 std::unique_ptr<Matrix> open_hqq(const StoredLayer& layer, Shape shape, const HqqForm& form);
 
 // improve: zeros that make good for outliers, found in up to 20 rounds, as HQQ does by default.

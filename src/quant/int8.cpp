@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quant/bnb4.h"
 #include "quant/codes.h"
+#include "quant/compressed.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -46,8 +49,6 @@ class Int8 final : public Matrix, public Coded {
 };
 }  // namespace
 
-bool is_bnb_int8(const Pieces& pieces) { return pieces.count("SCB") > 0; }
-
 std::unique_ptr<Matrix> open_bnb_int8(const StoredLayer& layer, Shape shape) {
   if (const StoredTensor* order = layer.find("weight_format"))
     require(order->bytes == 1 && order->at<uint8_t>(0) == 0, Fault::Model, layer.name,
@@ -76,15 +77,45 @@ Pieces quantise_bnb_int8(std::span<const float> weight, Shape shape) {
   return out;
 }
 
-bool is_int_quantised(const Pieces& pieces) {
-  const auto weight = pieces.find("weight");
-  return weight != pieces.end() && weight->second.type == DiskType::I8 && pieces.count("weight_scale");
-}
-
 std::unique_ptr<Matrix> open_int_quantised(const StoredLayer& layer, Shape shape) {
   require(!layer.find("weight_zero_point"), Fault::Model, layer.name,
           " is int-quantized with zero points, which is not read; symmetric ones are");
   return std::make_unique<Int8>(layer, shape, "weight_scale", 1.0f);
 }
+
+namespace {
+const RegisterFormat bnb_int8(
+    "bnb_int8",
+    {.methods = {"bitsandbytes"},
+     .read = "bitsandbytes (int8)",
+     .marks = {"SCB"},
+     .others = {"weight_format"},
+     .holds = [](const Pieces& pieces, const Json&) { return pieces.count("SCB") > 0; },
+     .open = [](const StoredLayer& layer, Shape shape, const Json&) { return open_bnb_int8(layer, shape); },
+     .bits = [](const Json& said) { return said.value("load_in_4bit", false) ? 0 : bits_in_groups(8, 0, false); },
+     .made = {.method = "bnb",
+              .bits = {8},
+              .settings = [](const Wish& wish, const Json& model_config,
+                             const Json& plain) { return bnb_config(false, wish, model_config, plain); },
+              .quantise = [](std::span<const float> weight, Shape shape,
+                             const Json&) { return quantise_bnb_int8(weight, shape); }}});
+
+const RegisterFormat int_quantised(
+    "int_quantised",
+    {.methods = {"compressed-tensors"},
+     .read = "compressed-tensors (int-quantized)",
+     .marks = {"weight_scale"},
+     .others = {"weight_zero_point", "input_scale", "input_zero_point"},
+     .holds =
+         [](const Pieces& pieces, const Json&) {
+           const auto weight = pieces.find("weight");
+           return weight != pieces.end() && weight->second.type == DiskType::I8 && pieces.count("weight_scale") > 0;
+         },
+     .open = [](const StoredLayer& layer, Shape shape, const Json&) { return open_int_quantised(layer, shape); },
+     .bits =
+         [](const Json& said) {
+           return compressed_settings(said).format == "int-quantized" ? bits_in_groups(8, 0, false) : 0;
+         }});
+}  // namespace
 
 }  // namespace apus::quant

@@ -11,11 +11,9 @@
 
 namespace apus::quant {
 
-bool is_bnb_int8(const Pieces& pieces);
 std::unique_ptr<Matrix> open_bnb_int8(const StoredLayer& layer, Shape shape);
 Pieces quantise_bnb_int8(std::span<const float> weight, Shape shape);
 
-bool is_int_quantised(const Pieces& pieces);
 std::unique_ptr<Matrix> open_int_quantised(const StoredLayer& layer, Shape shape);
 
 }  // namespace apus::quant

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "quant/code_books.h"
+#include "quant/compressed.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -42,10 +44,23 @@ class Nvfp4 final : public Matrix {
 };
 }  // namespace
 
-bool is_nvfp4(const Pieces& pieces) { return pieces.count("weight_packed") && pieces.count("weight_global_scale"); }
-
 std::unique_ptr<Matrix> open_nvfp4(const StoredLayer& layer, Shape shape) {
   return std::make_unique<Nvfp4>(layer, shape);
 }
+
+namespace {
+const RegisterFormat nvfp4(
+    "nvfp4", {.methods = {"compressed-tensors"},
+              .read = "compressed-tensors (nvfp4-pack-quantized)",
+              .marks = {"weight_packed", "weight_scale"},
+              .others = {"weight_global_scale", "input_global_scale"},
+              .holds = [](const Pieces& pieces,
+                          const Json&) { return pieces.count("weight_packed") && pieces.count("weight_global_scale"); },
+              .open = [](const StoredLayer& layer, Shape shape, const Json&) { return open_nvfp4(layer, shape); },
+              .bits = [](const Json& said) -> double {
+                // Scales of 8 bits.
+                return compressed_settings(said).format == "nvfp4-pack-quantized" ? 4 + 8.0 / kGroup : 0;
+              }});
+}  // namespace
 
 }  // namespace apus::quant

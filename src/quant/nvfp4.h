@@ -9,7 +9,6 @@
 
 namespace apus::quant {
 
-bool is_nvfp4(const Pieces& pieces);
 std::unique_ptr<Matrix> open_nvfp4(const StoredLayer& layer, Shape shape);
 
 }  // namespace apus::quant

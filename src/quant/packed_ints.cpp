@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "quant/codes.h"
+#include "quant/compressed.h"
+#include "quant/format.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -90,14 +92,29 @@ class PackedInts final : public Matrix, public Coded {
 };
 }  // namespace
 
-bool is_packed_ints(const Pieces& pieces) {
-  return pieces.count("weight_packed") && !pieces.count("weight_global_scale");
-}
-
 std::unique_ptr<Matrix> open_packed_ints(const StoredLayer& layer, Shape shape, int64_t bits) {
   require(bits == 4 || bits == 8, Fault::Model, layer.name, ": packed integers of ", bits,
           " bits are not read; 4 and 8 are");
   return std::make_unique<PackedInts>(layer, shape, bits);
 }
+
+namespace {
+const RegisterFormat packed_ints(
+    "packed_ints",
+    {.methods = {"compressed-tensors"},
+     .read = "compressed-tensors (pack-quantized)",
+     .marks = {"weight_packed", "weight_scale"},
+     .others = {"weight_shape", "weight_zero_point", "weight_g_idx"},
+     .holds = [](const Pieces& pieces,
+                 const Json&) { return pieces.count("weight_packed") && !pieces.count("weight_global_scale"); },
+     .open = [](const StoredLayer& layer, Shape shape,
+                const Json& said) { return open_packed_ints(layer, shape, compressed_settings(said).bits); },
+     .bits = [](const Json& said) -> double {
+       const Compressed c = compressed_settings(said);
+       const bool own = c.format == "pack-quantized" || c.format == "mixed-precision";
+       return own ? bits_in_groups(c.bits, 128, false) : 0;
+     },
+     .check = [](const Json& said) { compressed_settings(said); }});
+}  // namespace
 
 }  // namespace apus::quant

@@ -9,7 +9,6 @@
 
 namespace apus::quant {
 
-bool is_packed_ints(const Pieces& pieces);  // NVFP4 has a global scale besides
 std::unique_ptr<Matrix> open_packed_ints(const StoredLayer& layer, Shape shape, int64_t bits);
 
 }  // namespace apus::quant

@@ -8,20 +8,14 @@
 #include <string>
 
 #include "base/json.h"
-#include "quant/fp8.h"
-#include "quant/gptq.h"
-#include "quant/hqq.h"
 #include "quant/matrix.h"
 #include "quant/pieces.h"
 
 namespace apus::quant {
 
 struct Scheme {
-  std::string method;  // quant_method: "bitsandbytes", "gptq", "awq", "fp8", "fbgemm_fp8", "compressed-tensors", "hqq"
-  GptqForm gptq;       // of AWQ: the group alone
-  Fp8Block fp8;
-  HqqForm hqq;
-  int64_t packed_bits = 4;
+  std::string method;  // quant_method: "bitsandbytes", "gptq", ...
+  Json said;           // the whole quantization_config
 };
 
 // Of a whole config.json; absent: it is not quantised. Fault::Model names what is read where the method is not.

@@ -4,25 +4,23 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "quant/bnb4.h"
-#include "quant/fp8.h"
-#include "quant/hqq.h"
-#include "quant/int8.h"
+#include "base/nearest.h"
+#include "quant/format.h"
 
 namespace apus::quant {
 
 void Wish::honour(OptionTable& v) {
+  const std::vector<std::string> methods = loaded_methods();
   v.at("quant_method")
-      .honoured(&method,
-                "hold the weights of linear layers quantised, made while they are loaded: bnb, hqq or fp8. Only "
-                "adapters can be trained then")
+      .honoured(&method, str("hold the weights of linear layers quantised, made while they are loaded: ", join(methods),
+                             ". Only adapters can be trained then"))
       .common()
-      .choices({"bnb", "hqq", "fp8"})
+      .choices(methods)
       .restored("model");
   v.at("quant_bits")
-      .honoured(&bits, "bits of a weight: 4 or 8 (bnb); 1, 2, 3, 4 or 8 (hqq); fp8 has 8")
+      .honoured(&bits, str("bits of a weight: ", bits_text(methods)))
       .common()
-      .shown_default("to be given with bnb and hqq")
+      .shown_default("to be given where there is a choice")
       .restored("model");
   v.at("hqq_axis")
       .honoured(&hqq_axis, "1: groups along the rows of a weight; 0: across them")
@@ -43,19 +41,15 @@ void Wish::honour(OptionTable& v) {
 
 void Wish::check() const {
   if (!method) {
-    require(!bits, Fault::Usage, "--quant_bits needs --quant_method: bnb, hqq or fp8");
+    require(!bits, Fault::Usage, "--quant_bits needs --quant_method: ", join(loaded_methods()));
     return;
   }
-  const auto allowed = [&]() -> std::vector<int64_t> {
-    if (*method == "bnb") return {4, 8};
-    if (*method == "hqq") return {1, 2, 3, 4, 8};
-    return {8};
-  }();
-  require(bits || *method == "fp8", Fault::Usage, "--quant_method ", *method, " needs --quant_bits");
-  std::string text;
-  for (const int64_t one : allowed) text += (text.empty() ? "" : ", ") + std::to_string(one);
+  const std::vector<int64_t> allowed = bits_of_method(*method);
+  require(bits || allowed.size() == 1, Fault::Usage, "--quant_method ", *method, " needs --quant_bits");
+  std::vector<std::string> text;
+  for (const int64_t one : allowed) text.push_back(std::to_string(one));
   require(!bits || std::find(allowed.begin(), allowed.end(), *bits) != allowed.end(), Fault::Usage, "--quant_bits ",
-          bits.value_or(0), " is not possible with --quant_method ", *method, "; possible: ", text);
+          bits.value_or(0), " is not possible with --quant_method ", *method, "; possible: ", join(text));
 }
 
 bool Wish::skips(const std::string& layer) const {
@@ -65,50 +59,33 @@ bool Wish::skips(const std::string& layer) const {
   return false;
 }
 
+const Format& Wish::format() const {
+  for (const auto& [name, format] : Registry<Format>::of().all()) {
+    const Making& made = format.made;
+    if (made.method != *method || made.method.empty()) continue;
+    if (!bits || std::find(made.bits.begin(), made.bits.end(), *bits) != made.bits.end()) return format;
+  }
+  fail(Fault::Bug, "no format is made by --quant_method ", *method);
+}
+
+Json Wish::settings() const { return format().made.settings(*this, Json::object(), Json::array()); }
+
 Json Wish::config(const Json& model_config, const std::vector<std::string>& layers) const {
   Json plain = Json::array({"lm_head"});
   for (const std::string& layer : layers)
     if (layer != "lm_head") plain.push_back(layer);
-  if (*method == "fp8")
-    return {{"activation_scheme", "dynamic"},
-            {"fmt", "e4m3"},
-            {"modules_to_not_convert", plain},
-            {"quant_method", "fp8"},
-            {"weight_block_size", {128, 128}}};
-  require(*method == "bnb", Fault::Bug, "no configuration for ", *method);
-  const bool four = bits == 4;
-  Json dtype = model_config.contains("dtype") ? model_config["dtype"] : model_config.value("torch_dtype", Json());
-  return {{"_load_in_4bit", four},
-          {"_load_in_8bit", !four},
-          {"bnb_4bit_compute_dtype", dtype == "bfloat16" ? "bfloat16" : "float32"},
-          {"bnb_4bit_quant_storage", "uint8"},
-          {"bnb_4bit_quant_type", quant_type},
-          {"bnb_4bit_use_double_quant", double_quant},
-          {"llm_int8_enable_fp32_cpu_offload", false},
-          {"llm_int8_has_fp16_weight", false},
-          {"llm_int8_skip_modules", plain.size() > 1 ? plain : Json()},
-          {"llm_int8_threshold", 6.0},
-          {"load_in_4bit", four},
-          {"load_in_8bit", !four},
-          {"quant_method", "bitsandbytes"}};
+  require(format().made.exported, Fault::Bug, "no configuration for ", *method);
+  return format().made.settings(*this, model_config, plain);
 }
 
-namespace {
-HqqForm hqq_form(const Wish& wish) { return {wish.bits.value_or(4), 64, wish.hqq_axis.value_or(1)}; }
-}  // namespace
-
 Pieces Wish::quantise(std::span<const float> weight, Shape shape) const {
-  if (*method == "hqq") return quantise_hqq(weight, shape, hqq_form(*this), /*improve=*/true);
-  if (*method == "fp8") return quantise_fp8(weight, shape, {});
-  if (bits == 8) return quantise_bnb_int8(weight, shape);
-  return quantise_bnb4(weight, shape, {.nf4 = quant_type == "nf4", .double_quant = double_quant});
+  return format().made.quantise(weight, shape, settings());
 }
 
 std::shared_ptr<const Matrix> Wish::open(const StoredLayer& layer, Shape shape) const {
-  if (*method == "hqq") return open_hqq(layer, shape, hqq_form(*this));
-  if (*method == "fp8") return open_fp8(layer, shape, {});
-  if (bits == 8) return open_bnb_int8(layer, shape);
-  return open_bnb4(layer, shape);
+  return format().open(layer, shape, settings());
 }
+
+double Wish::bits_of_weight() const { return format().bits(settings()); }
 
 }  // namespace apus::quant

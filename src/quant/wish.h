@@ -15,8 +15,10 @@
 
 namespace apus::quant {
 
+struct Format;
+
 struct Wish {
-  std::optional<std::string> method;  // bnb, hqq, fp8
+  std::optional<std::string> method;  // of a format that is made so (quant/format.h)
   std::optional<int64_t> bits;
   std::optional<int64_t> hqq_axis;
   std::string quant_type = "nf4";
@@ -31,6 +33,11 @@ struct Wish {
   Json config(const Json& model_config, const std::vector<std::string>& plain) const;
   Pieces quantise(std::span<const float> weight, Shape shape) const;
   std::shared_ptr<const Matrix> open(const StoredLayer& layer, Shape shape) const;  // what quantise() made
+  double bits_of_weight() const;                                                    // scales included
+
+ private:
+  const Format& format() const;
+  Json settings() const;
 };
 
 }  // namespace apus::quant

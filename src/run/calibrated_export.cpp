@@ -2,7 +2,6 @@
 #include "run/calibrated_export.h"
 
 #include <cstdio>
-#include <regex>
 
 #include "base/clock.h"
 #include "base/files.h"
@@ -16,6 +15,7 @@
 #include "device/device.h"
 #include "models/spec/family.h"
 #include "models/spec/score_head.h"
+#include "quant/format.h"
 #include "run/train_data.h"
 #include "tensor/safetensors_header.h"
 #include "tensor/stored_writer.h"
@@ -77,41 +77,10 @@ class LayerFiles {
   MadeWeights made_;
 };
 
-quant::GptqForm form_of_export(const ExportOptions& o) {
-  return {o.quantise.bits.value_or(4), o.group_size, o.quantise.method == "gptq_v2"};
-}
-
-// What transformers, AutoGPTQ, GPTQModel and vLLM read.
-Json gptq_config(const ExportOptions& o, const Model& model, const CalibrationReport& report) {
-  const quant::GptqForm form = form_of_export(o);
-  Json config = {{"bits", form.bits},
-                 {"group_size", form.group},
-                 {"damp_percent", 0.1},
-                 {"desc_act", o.desc_act},
-                 {"static_groups", false},
-                 {"sym", true},
-                 {"true_sequential", true},
-                 {"quant_method", "gptq"},
-                 {"checkpoint_format", form.plain_zeros ? "gptq_v2" : "gptq"},
-                 {"lm_head", false},
-                 {"block_name_to_quantize", model.backbone_name() + ".layers"},
-                 {"modules_in_block_to_quantize", report.groups},
-                 {"meta", {{"quantizer", {"apus"}}}}};
-  // Names as patterns.
-  for (const std::string& name : report.plain)
-    config["dynamic"]["-:^" + std::regex_replace(name, std::regex("\\."), "\\.") + "$"] = Json::object();
-  return config;
-}
-
-Json awq_config(const ExportOptions& o, const CalibrationReport& report) {
-  return {{"quant_method", "awq"},      {"bits", 4},
-          {"group_size", o.group_size}, {"zero_point", true},
-          {"version", "gemm"},          {"modules_to_not_convert", report.plain.empty() ? Json() : Json(report.plain)}};
-}
-
 CalibrationSpec calibration_spec(const ExportOptions& o, CalibrationRows rows) {
   CalibrationSpec spec;
-  spec.awq = o.quantise.method == "awq", spec.form = form_of_export(o), spec.by_importance = o.desc_act;
+  spec.method = *o.quantise.method, spec.by_importance = o.desc_act;
+  spec.form = quant::calibrated_making(spec.method)->form(spec.method, o.quantise.bits.value_or(4), o.group_size);
   spec.blocks = std::move(rows.blocks), spec.judged = std::move(rows.judged);
   spec.batch = o.quant_batch_size > 0 ? o.quant_batch_size : static_cast<int64_t>(spec.blocks.size());
   spec.skip = [&wish = o.quantise](const std::string& layer) { return wish.skips(layer); };
@@ -164,7 +133,9 @@ int run_calibrated_export(const ExportOptions& o) {
   progress.finish();
   MadeWeights& made = files.made();
   require(!made.layers.empty(), Fault::Model, o.model, " has no linear layer that ", *o.quantise.method, " could hold");
-  made.config = spec.awq ? awq_config(o, calibrated) : gptq_config(o, *model, calibrated);
+  made.config = quant::calibrated_making(spec.method)
+                    ->config({spec.form, spec.by_importance, model->backbone_name() + ".layers", calibrated.groups,
+                              calibrated.plain});
   QuantiseSpec writing{
       .base = o.model, .output = folder.dir(), .wish = {}, .layers = {}, .made = &made, .max_shard = o.max_shard_bytes};
   for (const auto& [name, pieces] : made.layers) writing.layers.insert(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// apus export --quant_method gptq, gptq_v2, awq: weights quantised with the help of rows.
+// apus export --quant_method of a format that calibrates: weights quantised with the help of rows.
 #pragma once
 
 #include "cli/export.h"

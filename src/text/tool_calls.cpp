@@ -40,13 +40,16 @@ const char* tool_format_name(ToolFormat format) {
   return "none";
 }
 
-ToolFormat tool_format(std::string_view name) {
+std::vector<std::string> tool_format_names() {
   std::vector<std::string> names;
-  for (const auto& [format, known] : kFormats) {
+  for (const auto& [format, name] : kFormats) names.emplace_back(name);
+  return names;
+}
+
+ToolFormat tool_format(std::string_view name) {
+  for (const auto& [format, known] : kFormats)
     if (name == known) return format;
-    names.emplace_back(known);
-  }
-  fail(Fault::Usage, "'", name, "' is not a format of tool calls; there are ", join(names));
+  fail(Fault::Usage, "'", name, "' is not a format of tool calls; there are ", join(tool_format_names()));
 }
 
 ToolFormat guess_tool_format(std::string_view text) {

@@ -38,7 +38,8 @@ enum class ToolFormat {
   Flower,  // the same in other words: ✿FUNCTION✿:, ✿ARGS✿:, ✿RESULT✿:
 };
 
-const char* tool_format_name(ToolFormat format);               // "none", "hermes", ...
+const char* tool_format_name(ToolFormat format);  // "none", "hermes", ...
+std::vector<std::string> tool_format_names();
 ToolFormat tool_format(std::string_view name);                 // Fault::Usage with the known ones
 ToolFormat guess_tool_format(std::string_view chat_template);  // by the markers in the template's text
 bool guess_reasoning(std::string_view chat_template);          // does it know <think>?

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss, an optimizer and a family of models that only this file knows: they are in help, plan, abilities, tables and
-// Megatron's door, and no other file names them. A program of its own, as they would stand in everybody's tables.
+// A loss, an optimizer, a family of models and a format of weights that only this file knows: they are in help, plan,
+// abilities, tables and Megatron's door, and no other file names them. A program of its own, as they would stand in
+// everybody's tables.
 #include <gtest/gtest.h>
 
 #include "abilities/combination.h"
@@ -12,6 +13,8 @@
 #include "models/spec/family.h"
 #include "models/spec/presets.h"
 #include "models/spec/read_decoder.h"
+#include "quant/format.h"
+#include "quant/scheme.h"
 #include "train/options/optimizer_info.h"
 
 namespace apus {
@@ -37,6 +40,45 @@ DecoderSpec read_toy(const Config& c) {
 const std::vector<Preset> presets = {{"toy-1b", 2048, 16, 16, 8, 128, 8192, 32000, 1024, 1e4, true}};
 const RegisterFamily toy_family(
     "toy_family", {.title = "Toys", .architecture = "ToyForCausalLM", .read = read_toy, .presets = presets});
+
+// A byte a weight, in units of a 64th.
+class Toys final : public quant::Matrix {
+ public:
+  Toys(const quant::StoredLayer& layer, quant::Shape shape)
+      : Matrix(shape), codes_(layer.need("toys", {DiskType::I8}, shape.count())) {}
+  const char* format() const override { return "toys"; }
+  int64_t bytes() const override { return codes_.bytes; }
+  void dequantise(int64_t row, int64_t count, float* out) const override {
+    for (int64_t i = 0; i < count * shape().columns; ++i)
+      out[i] = static_cast<float>(codes_.at<int8_t>(row * shape().columns + i)) / 64;
+  }
+
+ private:
+  StoredTensor codes_;
+};
+
+quant::Pieces made_toys(std::span<const float> weight, quant::Shape shape, const Json&) {
+  std::vector<int8_t> codes;
+  for (const float w : weight) codes.push_back(static_cast<int8_t>(w * 64));
+  quant::Pieces out;
+  out["toys"] = stored(DiskType::I8, {shape.rows, shape.columns}, std::move(codes));
+  return out;
+}
+
+const quant::RegisterFormat toy_format(
+    "toys", {.methods = {"toyq"},
+             .read = "toyq",
+             .marks = {"toys"},
+             .holds = [](const quant::Pieces& pieces, const Json&) { return pieces.count("toys") > 0; },
+             .open = [](const quant::StoredLayer& layer, quant::Shape shape,
+                        const Json&) -> std::unique_ptr<quant::Matrix> { return std::make_unique<Toys>(layer, shape); },
+             .bits = [](const Json&) { return 8.0; },
+             .made = {.method = "toyq",
+                      .bits = {8},
+                      .settings = [](const quant::Wish&, const Json&, const Json&) -> Json {
+                        return {{"quant_method", "toyq"}};
+                      },
+                      .quantise = made_toys}});
 
 bool tells(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -80,6 +122,26 @@ TEST(AddedOne, IsInTheAbilitiesAndOnAMesh) {
     cut.insert(cut.end(), {flag, "2", "--devices", "2"});
     EXPECT_GT(planned(cut).use.peak, 0) << flag;
   }
+}
+
+TEST(AddedOne, HoldsWeights) {
+  EXPECT_TRUE(tells(command_help(*find_command("export"), "apus", 100, {}, "all"), "toyq"));
+  EXPECT_TRUE(tells(command_help(*find_command("sft"), "apus", 100, {}, "all"), "8 (toyq)"));
+  const std::vector<float> numbers = {0.5f, -0.25f, 1, 0};
+  quant::Wish wish;
+  wish.method = "toyq";
+  wish.check();
+  const quant::StoredLayer layer{"layer", wish.quantise(numbers, {2, 2})};
+  const auto scheme = quant::scheme_of({{"quantization_config", wish.config(Json::object(), {})}});
+  ASSERT_TRUE(scheme && quant::marks_quantised("toys"));
+  std::vector<float> back(4);
+  quant::open_weight(*scheme, layer, {2, 2})->dequantise(0, 2, back.data());
+  EXPECT_EQ(back, numbers);
+  const std::vector<std::string> words = {"--rlhf_type", "toy", "--model", "qwen3-8b"};
+  std::vector<std::string> held = words;
+  held.insert(held.end(), {"--quant_method", "toyq"});
+  const auto plain = planned(words).use.peak, small = planned(held).use.peak;
+  EXPECT_LT(small, plain * 0.7) << "a byte a weight instead of two";
 }
 
 TEST(AddedOne, PassesMegatronsDoor) {

@@ -53,7 +53,7 @@ const test::RankBody gathers("whole_groups", [](const auto&) {
   const auto sum = [&](double x) { return sum_over(world.host(), x) / 3; };
   for (const char* estimator : {"grpo", "rloo", "reinforce_plus_plus", "remax", "opo"})
     for (const char* scale : {"group", "batch", "gdpo"}) {
-      const AdvantageRule rule{.estimator = estimator_named(estimator), .scale = scale_named(scale)};
+      const AdvantageRule rule{.estimator = estimator, .scale = scale_named(scale)};
       const std::vector<double> mine = advantages(weighted(got), rule, sum), one = advantages(of_one, rule);
       for (size_t i = 0; i < 4; ++i) {
         const size_t at = got.first + i;

@@ -24,7 +24,7 @@ ScoredAnswers one_group(Numbers rewards) {
 }
 
 Numbers of(const ScoredAnswers& a, const char* estimator, const char* scale, double epsilon = 1e-4) {
-  return advantages(a, {.estimator = estimator_named(estimator), .scale = scale_named(scale), .epsilon = epsilon});
+  return advantages(a, {.estimator = estimator, .scale = scale_named(scale), .epsilon = epsilon});
 }
 
 TEST(Advantages, OfGroups) {

@@ -309,7 +309,7 @@ TEST(Weights, TensorsThatNobodyReadsAreCarriedOver) {
 TEST(Weights, QuantisationsThatAreNotReadAreRefused) {
   Json config = preset_config("tiny");
   config["quantization_config"] = {{"quant_method", "quip"}, {"bits", 4}};
-  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "'quip', which is not read; read are bitsandbytes");
+  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "'quip', which is not read; read are awq (gemm)");
   Folder folder;
   const auto dir = golden::models() / "qwen2/checkpoint";
   fs::copy_file(dir / "config.json", folder.path / "config.json");

@@ -8,6 +8,8 @@
 #include "quant/awq.h"
 #include "quant/bnb4.h"
 #include "quant/code_books.h"
+#include "quant/fp8.h"
+#include "quant/hqq.h"
 #include "quant/int8.h"
 #include "quant/numbers.h"
 #include "quant/scheme.h"
@@ -64,7 +66,7 @@ Quantise quantiser_of(const QuantisedCase& c) {
     };
   if (method == "gptq" && c.name.find("algorithm") == std::string::npos)
     return [](const auto& w, auto shape, const Json& q) {
-      const quant::GptqForm form = quant::scheme_of({{"quantization_config", q}})->gptq;
+      const quant::GptqForm form = quant::gptq_form(q);
       return quant::pack_gptq(quant::round_to_integers(w, shape, form, q["sym"].get<bool>()), shape, form);
     };
   if (method == "awq")
@@ -77,7 +79,7 @@ Quantise quantiser_of(const QuantisedCase& c) {
     return [](const auto& w, auto shape, const Json&) { return quant::quantise_fp8_rows(w, shape); };
   if (method == "hqq")
     return [](const auto& w, auto shape, const Json& q) {
-      return quant::quantise_hqq(w, shape, quant::scheme_of({{"quantization_config", q}})->hqq, /*improve=*/false);
+      return quant::quantise_hqq(w, shape, quant::hqq_form(q), /*improve=*/false);
     };
   return nullptr;
 }
@@ -197,7 +199,7 @@ std::string refusal_of(const Json& config) {
 }
 
 TEST(QuantisedFormats, WhatIsNotReadIsNamedWithWhatIs) {
-  EXPECT_NE(refusal_of({{"quant_method", "quip"}}).find("'quip', which is not read; read are bitsandbytes"),
+  EXPECT_NE(refusal_of({{"quant_method", "quip"}}).find("'quip', which is not read; read are awq (gemm)"),
             std::string::npos);
   EXPECT_NE(refusal_of({{"quant_method", "awq"}, {"version", "gemv"}}).find("gemm is"), std::string::npos);
   EXPECT_NE(refusal_of({{"quant_method", "gptq"}, {"bits", 5}}).find("2, 3, 4 and 8 are"), std::string::npos);

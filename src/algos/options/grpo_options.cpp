@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "algos/advantages.h"
 #include "algos/options/preference_options.h"
 #include "algos/options/reward_models.h"
 #include "base/error.h"
@@ -66,15 +67,24 @@ void GrpoOptions::fields(OptionTable& v) {
   other_fields(v);
 }
 
+namespace {
+// "grpo: group; rloo: none"
+std::string scales_by_default() {
+  std::vector<std::string> out;
+  for (const std::string& name : estimator_names()) out.push_back(name + ": " + estimator_named(name).scale);
+  return join(out, "; ");
+}
+}  // namespace
+
 void GrpoOptions::loss_fields(OptionTable& v) {
   v.group("Loss");
   v("advantage_estimator", advantage_estimator, "what an answer is better by than expected (docs/grpo.md)")
-      .choices({"grpo", "rloo", "reinforce_plus_plus", "remax", "opo", "grpo_passk"})
+      .choices(estimator_names())
       .noted();
   v("scale_rewards", scale_rewards, "by what deviation advantages are divided; gdpo: that of each reward function")
       .common()
       .choices({"group", "batch", "none", "gdpo"})
-      .shown_default("group; rloo, remax, opo: none; reinforce_plus_plus: batch")
+      .shown_default(scales_by_default())
       .noted();
   v("loss_type", loss_type, "the loss, and what it is divided by (docs/grpo.md)")
       .common()
@@ -127,7 +137,7 @@ void GrpoOptions::loss_fields(OptionTable& v) {
            "the teacher runs in this process: --teacher_model DIR");
   v("beta", beta, "weight of the divergence from the reference; 0: there is none").common().at_least(0).noted();
   v("kl_in_reward", kl_in_reward, "take the divergence off the reward instead of adding it to the loss")
-      .shown_default("false; rloo and reinforce_plus_plus: true")
+      .shown_default("false; " + estimators_with(&Estimator::kl_in_reward) + ": true")
       .noted();
   v("kl_estimator", kl_estimator, "how the divergence from the reference is estimated: k1, k2 or k3")
       .choices({"k1", "k2", "k3"})
@@ -184,16 +194,17 @@ std::vector<OtherModel> GrpoOptions::other_models() {
   return out;
 }
 
+bool GrpoOptions::asks_greedy() const { return estimator_named(advantage_estimator).asks_greedy; }
+
 std::string GrpoOptions::scale() const {
   if (scale_rewards) return *scale_rewards;
   if (loss_type == "real") return "none";
-  if (advantage_estimator == "reinforce_plus_plus") return "batch";
-  return advantage_estimator == "grpo" || advantage_estimator == "grpo_passk" ? "group" : "none";
+  return estimator_named(advantage_estimator).scale;
 }
 
 bool GrpoOptions::kl_rewarded() const {
   if (scale() == "gdpo") return false;
-  return kl_in_reward.value_or(advantage_estimator == "rloo" || advantage_estimator == "reinforce_plus_plus");
+  return kl_in_reward.value_or(estimator_named(advantage_estimator).kl_in_reward);
 }
 
 std::string GrpoOptions::kl() const { return kl_estimator.value_or(kl_rewarded() ? "k1" : "k3"); }
@@ -215,8 +226,9 @@ void GrpoOptions::check() const {
           Fault::Usage,
           "--reward_funcs is needed: what makes an answer good, e.g. accuracy, or external:./reward.py; or "
           "--reward_model, a model that judges; or --environment, which gives rewards of its own; or --teacher_model");
-  require(num_generations > 1 || advantage_estimator == "grpo", Fault::Usage, "--advantage_estimator ",
-          advantage_estimator, " compares answers, and --num_generations 1 gives none to compare with");
+  require(num_generations > 1 || estimator_named(advantage_estimator).takes_one_answer, Fault::Usage,
+          "--advantage_estimator ", advantage_estimator,
+          " compares answers, and --num_generations 1 gives none to compare with");
   require(teacher_adapters.size() <= (teacher_model ? 1u : 0u), Fault::Usage,
           "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
   require(!(brings_rows() && deterministic_rollout), Fault::Usage,
@@ -258,8 +270,8 @@ void GrpoOptions::check() const {
           " must be below --clip_cov_high ", clip_cov_high);
   require(!delta || *delta > 1 + upper_epsilon() || loss_type == "fipo", Fault::Usage, "--delta ", delta.value_or(0),
           " must be above 1 + epsilon_high, which is ", 1 + upper_epsilon());
-  require(!(advantage_estimator == "remax" && brings_rows()), Fault::Usage,
-          "--advantage_estimator remax compares with the likeliest answer, which --replay_rollouts does not hold");
+  require(!(asks_greedy() && brings_rows()), Fault::Usage, "--advantage_estimator ", advantage_estimator,
+          " compares with the likeliest answer, which --replay_rollouts does not hold");
   require(!(num_iterations > 1 && brings_rows()), Fault::Usage,
           "--replay_rollouts makes one update of each pass over the file: --num_train_epochs says how many passes, "
           "--num_iterations is of answers that are rolled out");

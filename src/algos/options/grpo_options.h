@@ -70,9 +70,9 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   // Whether servers draw rounds that wait while the trainer works. Not where a round asks further questions
   // of its answers.
   bool draws_beside() const {
-    return rounds_ahead() > 0 && !server_urls().empty() && !partial_rollout && !dynamic_sample &&
-           advantage_estimator != "remax";
+    return rounds_ahead() > 0 && !server_urls().empty() && !partial_rollout && !dynamic_sample && !asks_greedy();
   }
+  bool asks_greedy() const;      // the likeliest answer too
   bool kl_rewarded() const;      // else it is part of the loss
   std::string kl() const;        // the estimate's name
   double upper_epsilon() const;  // of cispo the bound itself

@@ -103,7 +103,8 @@ Json cleaned(const Json& values) {
 RunLog::RunLog(Options options) : options_(std::move(options)) {
   make_writable_dir(options_.dir);
   if (!options_.events_dir.empty()) events_ = std::make_unique<EventFile>(options_.events_dir);
-  for (const std::string& service : options_.services) trackers_.push_back(make_tracker(service, options_.tracked));
+  for (const std::string& service : options_.services)
+    trackers_.push_back(tracker_kind(service).make(options_.tracked));
 }
 
 void RunLog::append(const Json& line) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offline run folders of services that show training runs (wandb, swanlab): their own clients send them when asked to,
-// nothing is sent here.
+// Offline run folders of services that show training runs: their own clients send them when asked to, nothing is sent
+// here. Each service is a file of trackers/, registered under the name that --report_to knows it by.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/registry.h"
 
 namespace apus {
 
@@ -29,7 +30,24 @@ class Tracker {
   virtual std::string sync_command() const = 0;
 };
 
+struct TrackerKind {
+  std::string folder;  // within the run's own
+  std::unique_ptr<Tracker> (*make)(const TrackedRun& run);
+};
+
+struct RegisterTracker {
+  RegisterTracker(const char* name, TrackerKind kind) { Registry<TrackerKind>::of().add(name, std::move(kind)); }
+};
+
 std::vector<std::string> tracker_names();
-std::unique_ptr<Tracker> make_tracker(const std::string& service, const TrackedRun& run);
+const TrackerKind& tracker_kind(const std::string& service);
+
+// What these services have in common. Eight letters and digits, as they call runs.
+std::string new_run_id();
+// The protocol buffer of this moment.
+std::string wire_timestamp();
+// A new folder of a run: <dir>/<parent>/<kind>-<time>-<id>, with what its client looks for in it.
+std::filesystem::path tracked_folder(const std::filesystem::path& dir, const std::string& parent,
+                                     const std::string& kind, const std::string& id);
 
 }  // namespace apus

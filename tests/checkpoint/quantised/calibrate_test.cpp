@@ -70,7 +70,7 @@ TEST(Calibrate, GptqGoesThroughTheLayersInTheOrderOfTheirInputs) {
 }
 
 TEST(Calibrate, AwqScalesNormsAndUpProjections) {
-  const Calibrated made = calibrated("qwen2", {.awq = true, .form = {4, 32, false}});
+  const Calibrated made = calibrated("qwen2", {.method = "awq", .form = {4, 32, false}});
   EXPECT_EQ(made.changed.count("model.layers.0.input_layernorm.weight"), 1u);
   EXPECT_EQ(made.changed.count("model.layers.0.post_attention_layernorm.weight"), 1u);
   // Queries share values, so that these cannot be scaled.
@@ -93,7 +93,7 @@ TEST(Calibrate, SaysWhatStaysPlain) {
 TEST(Calibrate, EveryFamilysLayers) {
   for (const char* name : {"llama3", "gemma2", "cohere2", "olmo2", "phi3", "starcoder2", "deepseek_v3", "qwen3_next"}) {
     SCOPED_TRACE(name);
-    const Calibrated awq = calibrated(name, {.awq = true, .form = {4, -1, false}});
+    const Calibrated awq = calibrated(name, {.method = "awq", .form = {4, -1, false}});
     EXPECT_FALSE(awq.quantised.empty());
     expect_near(awq.report, 0.1);
   }
