@@ -35,8 +35,8 @@ Pooling read_pooling(const fs::path& file) {
   for (const Pooling each : all_poolings()) {
     const std::string key = pooling_key(each), word = key.substr(std::string("pooling_mode_").size());
     const auto names = [&](const Json& name) {
-      return name.is_string() && (word == name || word == name.get<std::string>() + "_token" ||
-                                  word == name.get<std::string>() + "_tokens");
+      const std::string text = name.is_string() ? name.get<std::string>() : "";
+      return word == text || word == text + "_token" || word == text + "_tokens";
     };
     const bool listed =
         mode != said.end() && (names(*mode) || (mode->is_array() && mode->size() == 1 && names((*mode)[0])));

@@ -14,7 +14,7 @@
 namespace apus {
 namespace {
 
-constexpr const char* kLessMemory = "Lower --max_batched_tokens (the largest pass), or free the device";
+constexpr const char* kSmallerPass = "Lower --max_batched_tokens (the largest pass), or free the device";
 
 [[noreturn]] void no_adapters() {
   fail(Fault::Usage,
@@ -104,7 +104,7 @@ void NumbersEngine::run() {
     try {
       answer(texts);
     } catch (const std::exception& error) {
-      const Error e = explained(error, device_, kLessMemory);
+      const Error e = explained(error, device_, kSmallerPass);
       log_error("a pass over ", texts.size(), " texts failed: ", e.what());
       for (const Waiting& each : texts)
         tell(each.request, {.request = each.id, .finish = Finish::Failed, .error = e.what()});

@@ -20,9 +20,12 @@ const std::vector<Preset> presets = {
     {"minilm-l6", 384, 6, 12, 12, 0, 1536, 30522, 512, 1e4, true},
 };
 
-const RegisterFamily bert(
-    "bert",
-    {.title = "BERT", .architecture = "BertModel", .read = read, .says = {{"hidden_act", "gelu"}}, .presets = presets});
+const RegisterFamily bert("bert", {.title = "BERT",
+                                   .architecture = "BertModel",
+                                   .read = read,
+                                   .encoder = true,
+                                   .says = {{"hidden_act", "gelu"}},
+                                   .presets = presets});
 }  // namespace
 
 }  // namespace apus

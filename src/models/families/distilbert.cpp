@@ -39,6 +39,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily distilbert("distilbert", {.title = "DistilBERT",
                                                .architecture = "DistilBertModel",
                                                .read = read,
+                                               .encoder = true,
                                                .says = {{"hidden_act", "gelu"}},
                                                .presets = presets});
 }  // namespace

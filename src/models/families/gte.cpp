@@ -41,6 +41,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily gte("gte", {.title = "GTE",
                                  .architecture = "GteModel",
                                  .read = read,
+                                 .encoder = true,
                                  .says = {{"hidden_act", "gelu"}, {"type_vocab_size", 1}},
                                  .presets = presets});
 }  // namespace

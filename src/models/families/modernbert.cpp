@@ -69,6 +69,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily modernbert("modernbert", {.title = "ModernBERT",
                                                .architecture = "ModernBertModel",
                                                .read = read,
+                                               .encoder = true,
                                                .says = {{"hidden_act", "gelu"}},
                                                .presets = presets});
 }  // namespace

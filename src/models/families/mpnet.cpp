@@ -26,6 +26,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily mpnet("mpnet", {.title = "MPNet",
                                      .architecture = "MPNetModel",
                                      .read = read,
+                                     .encoder = true,
                                      .says = {{"hidden_act", "gelu"}, {"layer_norm_eps", 1e-5}},
                                      .presets = presets});
 }  // namespace

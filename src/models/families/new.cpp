@@ -33,6 +33,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily gte_of_files("new", {.title = "GTE by its files' own code",
                                           .architecture = "NewModel",
                                           .read = read,
+                                          .encoder = true,
                                           .says = {{"hidden_act", "gelu"}, {"type_vocab_size", 0}},
                                           .presets = presets});
 }  // namespace

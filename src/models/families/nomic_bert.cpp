@@ -60,7 +60,8 @@ const std::vector<Preset> presets = {
 };
 
 const RegisterFamily nomic_bert(
-    "nomic_bert", {.title = "Nomic BERT", .architecture = "NomicBertModel", .read = read, .presets = presets});
+    "nomic_bert",
+    {.title = "Nomic BERT", .architecture = "NomicBertModel", .read = read, .encoder = true, .presets = presets});
 }  // namespace
 
 }  // namespace apus

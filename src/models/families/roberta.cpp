@@ -22,6 +22,7 @@ const RegisterFamily roberta("roberta",
                              {.title = "RoBERTa",
                               .architecture = "RobertaModel",
                               .read = read,
+                              .encoder = true,
                               .says = {{"hidden_act", "gelu"}, {"type_vocab_size", 1}, {"layer_norm_eps", 1e-5}},
                               .presets = presets});
 }  // namespace

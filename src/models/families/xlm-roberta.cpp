@@ -23,6 +23,7 @@ const RegisterFamily xlm_roberta("xlm-roberta",
                                  {.title = "XLM-RoBERTa",
                                   .architecture = "XLMRobertaModel",
                                   .read = read,
+                                  .encoder = true,
                                   .says = {{"hidden_act", "gelu"}, {"type_vocab_size", 1}, {"layer_norm_eps", 1e-5}},
                                   .presets = presets});
 }  // namespace

@@ -84,6 +84,8 @@ DecoderSpec describe_model(const Json& config, Head head) {
   const Config c(config);
   refuse_other_models(c, head);
   DecoderSpec spec = family.read(c);
+  require(spec.encoder.has_value() == family.encoder, Fault::Bug, family.title,
+          " is described as both, an encoder and not");
   require(!spec.encoder || head != Head::Vocab, Fault::Model, "config.json: ", c.text("model_type", ""),
           " is an encoder, which reads a text as a whole and gives no words, only vectors, labels and scores: "
           "--task_type embedding, reranker or seq_cls");
@@ -98,7 +100,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
 bool is_encoder(const Json& config) {
   const std::string type = config.is_object() ? Config(config).text("model_type", "") : "";
   const Family* family = Registry<Family>::of().find(type);
-  return family && family->read(Config(config)).encoder;
+  return family && family->encoder;
 }
 
 std::string score_head_name(const Json& config) {
@@ -121,9 +123,8 @@ std::string family_table() {
   std::vector<std::vector<std::string>> rows = {{"family", "what it is", "train", "LoRA", "serve"}};
   for (const auto& [name, family] : Registry<Family>::of().all()) {
     const bool experts = std::any_of(family.presets.begin(), family.presets.end(), has_experts_of_their_own);
-    const bool words = family.presets.empty() || !is_encoder(preset_config(family.presets[0].name));
     rows.push_back({name, family.title, "yes", experts ? "linear layers, experts" : "linear layers",
-                    words ? "yes" : "vectors, scores"});
+                    family.encoder ? "vectors, scores" : "yes"});
   }
   return markdown(rows);
 }

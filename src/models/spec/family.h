@@ -36,6 +36,8 @@ struct Family {
   // The name of its class in transformers, which config.json repeats.
   const char* architecture;
   DecoderSpec (*read)(const Config& config);
+  // What it reads is an encoder (DecoderSpec::encoder).
+  bool encoder = false;
   // What config.json of every preset says.
   Json says = Json::object();
   std::vector<Preset> presets = {};
