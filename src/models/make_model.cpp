@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/encoder.h"
+#include "models/encoder_model.h"
 #include "models/model.h"
 #include "models/seeing_decoder.h"
 #include "models/spec/family.h"
@@ -11,7 +11,7 @@ std::unique_ptr<Model> make_model(const Json& config, Head head) {
   mention_own_code(Config(config));
   std::unique_ptr<Model> model;
   if (spec.encoder)
-    model = std::make_unique<Encoder>(std::move(spec));
+    model = std::make_unique<EncoderModel>(std::move(spec));
   else if (spec.seeing)
     model = std::make_unique<SeeingDecoder>(std::move(spec));
   else

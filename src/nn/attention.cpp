@@ -221,7 +221,7 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
 ops::AttentionRule Attention::rule() const {
   const AttentionForm& form = spec_.form;
   return {.scale = form.scale > 0 ? form.scale : 1 / std::sqrt(static_cast<double>(spec_.head_dim)),
-          .mask = {.causal = !form.both_ways, .window = spec_.window},
+          .mask = {.causal = !form.both_ways, .window = form.both_ways ? -spec_.window : spec_.window},
           .softcap = form.softcap,
           .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
 }

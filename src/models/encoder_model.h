@@ -8,9 +8,9 @@
 
 namespace apus {
 
-class Encoder : public Decoder {
+class EncoderModel : public Decoder {
  public:
-  explicit Encoder(DecoderSpec spec);
+  explicit EncoderModel(DecoderSpec spec);
   const EncoderForm* encoder() const override { return &*spec().encoder; }
   void begin(Step& s) const override;
   // Labels of states that are one a text already.

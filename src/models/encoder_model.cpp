@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/encoder.h"
+#include "models/encoder_model.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
@@ -8,7 +8,7 @@
 
 namespace apus {
 
-Encoder::Encoder(DecoderSpec spec) : Decoder(std::move(spec)) {
+EncoderModel::EncoderModel(DecoderSpec spec) : Decoder(std::move(spec)) {
   const DecoderSpec& all = this->spec();
   const EncoderForm& form = *all.encoder;
   const int64_t hidden = all.shape.hidden;
@@ -21,13 +21,13 @@ Encoder::Encoder(DecoderSpec spec) : Decoder(std::move(spec)) {
   if (!form.head.norm.empty()) norm_ = &child<Norm>(form.head.norm, hidden, all.norm);
 }
 
-void Encoder::begin(Step& s) const {
+void EncoderModel::begin(Step& s) const {
   require(!s.cache, Fault::Bug, "an encoder is asked to read on behind what a cache holds");
   Decoder::begin(s);
   if (distances_) s.distance_BN = distances_->weight().data;
 }
 
-at::Tensor Encoder::with_types(at::Tensor x_TD, const Inputs& in, const Step& s) const {
+at::Tensor EncoderModel::with_types(at::Tensor x_TD, const Inputs& in, const Step& s) const {
   if (!types_) return x_TD;
   std::vector<int64_t> type;
   for (size_t i = 0; i < s.length_q.size(); ++i) {
@@ -37,7 +37,7 @@ at::Tensor Encoder::with_types(at::Tensor x_TD, const Inputs& in, const Step& s)
   return x_TD + (*types_)(at::tensor(type, at::kLong).to(x_TD.device()), s);
 }
 
-at::Tensor Encoder::head(const at::Tensor& state_SD, const Step& s) const {
+at::Tensor EncoderModel::head(const at::Tensor& state_SD, const Step& s) const {
   at::Tensor x_SD = state_SD;
   if (dense_) x_SD = activated(encoder()->head.act, (*dense_)(x_SD, s));
   if (norm_) x_SD = (*norm_)(x_SD);
