@@ -315,7 +315,9 @@ Json lora_config_json(const LoraConfig& c) {
 Json adapter_config_json(const LoraConfig& c) { return kind_config_json(lora_config_json(c), c); }
 
 std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules) {
-  const std::set<std::string> left_out = {"lm_head", "score", "v_head", "classifier", "router", "shared_expert_gate"};
+  // Heads (output, output_layer: of InternLM 2 and ChatGLM) and routers.
+  const std::set<std::string> left_out = {"lm_head", "output",     "output_layer", "score",
+                                          "v_head",  "classifier", "router",       "shared_expert_gate"};
   std::set<std::string> suffixes;
   for (const std::string& module : linear_modules) {
     const std::string last = module.substr(module.rfind('.') + 1);

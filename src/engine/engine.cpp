@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "engine/draft_model.h"
 #include "models/spec/seeing_spec.h"
+#include "ops/steady_rows.h"
 
 namespace apus {
 
@@ -58,7 +59,10 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
     draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);
   if (!hooks_.attached.empty()) adapter_salt_[hooks_.attached] = next_salt_++;
   publish_stats();
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this, steady = ops::steady_rows()] {
+    const ops::SteadyRows rows(steady);
+    run();
+  });
 }
 
 Engine::~Engine() {

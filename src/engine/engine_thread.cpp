@@ -126,7 +126,7 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 
 void Engine::one_step() {
   if (!lost_.empty()) return lose(lost_);
-  StepPlan plan = scheduler_->next();
+  StepPlan plan = scheduler_->next(model_->reads_media_whole());
   if (plan.items.empty()) return;
   publish_stats();  // who runs now waits no longer
   ++counted_.steps;

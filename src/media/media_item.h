@@ -27,6 +27,8 @@ struct MediaContent {
   // Of videos: how far two of the grid's steps in time lie apart. 0: not known.
   double seconds_per_grid = 0;
   std::string digest;  // of all this; equal digests mean equal content
+  // Height and width of the picture as it came, where the order of its rows depends on them; zeros elsewhere.
+  std::array<int64_t, 2> came_as{};
 };
 
 // In a text: `begin` is the first of its tokens, `length` reaches to behind the last. Other tokens may stand between

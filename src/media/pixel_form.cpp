@@ -39,9 +39,10 @@ PixelScale pixel_scale(const Json& preprocessor, const PixelScale& usual) {
 
 Filter pixel_filter(const Json& preprocessor, Filter usual) {
   const auto number = pixels_at(preprocessor, "resample");
-  require(!number || *number == 2 || *number == 3, Fault::Model, "preprocessor_config.json: resample ",
-          number.value_or(0), " is not known here; 2 (bilinear) and 3 (bicubic) are");
-  return number ? (*number == 2 ? Filter::Bilinear : Filter::Bicubic) : usual;
+  require(!number || (*number >= 1 && *number <= 3), Fault::Model, "preprocessor_config.json: resample ",
+          number.value_or(0), " is not known here; 1 (Lanczos), 2 (bilinear) and 3 (bicubic) are");
+  constexpr Filter kNumbers[] = {Filter::Lanczos, Filter::Bilinear, Filter::Bicubic};
+  return number ? kNumbers[*number - 1] : usual;
 }
 
 SizeLimits size_limits(const Json& preprocessor, const MediaSettings& settings, const std::string& kind,

@@ -11,7 +11,7 @@ namespace apus {
 
 // image_mean and image_std, or the family's own.
 PixelScale pixel_scale(const Json& preprocessor, const PixelScale& usual);
-// `resample`: bilinear or bicubic, Pillow's numbers 2 and 3. Fault::Model for others.
+// `resample`: Lanczos, bilinear or bicubic, Pillow's numbers 1, 2 and 3. Fault::Model for others.
 Filter pixel_filter(const Json& preprocessor, Filter usual);
 // min_pixels and max_pixels (or `size`), then the environment: IMAGE_MAX_TOKEN_NUM counts before MAX_PIXELS. `kind` is
 // "IMAGE" or "VIDEO"; tokens are of factor x factor pixels.

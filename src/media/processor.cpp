@@ -105,8 +105,12 @@ std::shared_ptr<const MediaProcessor> open_media_processor(const fs::path& model
     const Json whole = std::exchange(config, config["thinker_config"]);
     config["model_type"] = whole.value("model_type", "");
   }
+  Json preprocessor = file("preprocessor_config.json");
+  if (preprocessor.is_null())  // transformers 5 keeps it inside another
+    if (Json whole = file("processor_config.json"); whole.is_object() && whole.contains("image_processor"))
+      preprocessor = whole["image_processor"];
   auto made = make_media_processor(
-      {std::move(config), file("preprocessor_config.json"), tokenizer, options.settings(), options.max_pixels});
+      {std::move(config), std::move(preprocessor), tokenizer, options.settings(), options.max_pixels});
   require(made || !options.given(), Fault::Usage,
           "--max_pixels, --model_kwargs and --media_cache_mb are for models that see, and this one reads text only");
   return made;
@@ -116,6 +120,7 @@ std::string content_digest(const MediaContent& content, const std::string& form,
   std::string all = str(static_cast<int>(content.type), ' ', form, ' ', content.seconds_per_grid);
   for (const int64_t n : content.shape) all += str(' ', n);
   for (const int64_t n : content.grid) all += str(' ', n);
+  for (const int64_t n : content.came_as) all += str(' ', n);
   for (const Image& picture : pictures) {
     all += str(" ", picture.width, "x", picture.height, " ");
     all.append(reinterpret_cast<const char*>(picture.rgb.data()), picture.rgb.size());

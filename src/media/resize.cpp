@@ -13,8 +13,14 @@ namespace {
 
 constexpr int kFractionBits = 22;
 
+double sinc(double x) { return x == 0 ? 1 : std::sin(x * M_PI) / (x * M_PI); }
+
+// How far a filter reaches.
+double reach_of(Filter filter) { return filter == Filter::Bilinear ? 1 : filter == Filter::Bicubic ? 2 : 3; }
+
 double filter_at(Filter filter, double x) {
   x = std::abs(x);
+  if (filter == Filter::Lanczos) return x < 3 ? sinc(x) * sinc(x / 3) : 0;
   if (filter == Filter::Bilinear) return x < 1 ? 1 - x : 0;
   constexpr double a = -0.5;
   if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
@@ -30,7 +36,7 @@ struct Axis {
 
 Axis axis_of(int64_t from, int64_t to, Filter filter) {
   const double scale = static_cast<double>(from) / static_cast<double>(to), wide = std::max(scale, 1.0);
-  const double support = (filter == Filter::Bilinear ? 1.0 : 2.0) * wide, narrow = 1.0 / wide;
+  const double support = reach_of(filter) * wide, narrow = 1.0 / wide;
   Axis axis;
   axis.taps = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
   axis.weights.resize(static_cast<size_t>(to * axis.taps));

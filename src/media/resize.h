@@ -6,7 +6,7 @@
 
 namespace apus {
 
-enum class Filter { Bilinear, Bicubic };
+enum class Filter { Bilinear, Bicubic, Lanczos };
 
 // Bit for bit as Pillow's Image.resize: weights of 22 fractional bits, columns first, bytes between the two passes.
 Image resized(const Image& image, int64_t width, int64_t height, Filter filter);

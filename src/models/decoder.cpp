@@ -319,8 +319,8 @@ at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
     const at::Tensor& weight = words().weight().data;
     return head_as_is_.is_same(weight) ? head_normed_ : unit_rows(weight);
   };
-  at::Tensor logits =
-      spec_.head_normed ? at::linear(before_head(normed_TD), normed_rows()) : words()(before_head(normed_TD), s);
+  at::Tensor logits = spec_.head_normed ? ops::wide_linear(before_head(normed_TD), normed_rows(), {})
+                                        : words().wide(before_head(normed_TD), s);
   if (Comm* const ranks = word_ranks(mesh())) {
     collective::Rows words_of;
     for (int r = 0; r < ranks->size(); ++r) words_of.push_back(part_of(spec_.shape.vocab, r, ranks->size()).size);

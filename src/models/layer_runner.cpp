@@ -14,6 +14,7 @@ at::Tensor LayerRunner::final_norm(const Model& model, const at::Tensor& x_TD) {
 
 at::Tensor run_layers(const Model& model, const Inputs& in, Step& s, LayerRunner& runner) {
   if (!s.position.defined()) s.position = model.positions(in, s);
+  model.look_ahead(in, s);
   runner.prepare(in, s);
   model.begin(s);
   at::Tensor x_TD = runner.embed(model, in, s);

@@ -33,6 +33,10 @@ class Model : public Module {
   virtual const ModelShape& shape() const = 0;
   // The position of each token: [T] int64, or [3, T] (time, height, width). Of text: its place in its sequence.
   virtual at::Tensor positions(const Inputs& in, const Step& s) const;
+  // What the step's media mean for attention. Before begin().
+  virtual void look_ahead(const Inputs& /*in*/, Step& /*s*/) const {}
+  // Whether a forward pass must hold the tokens of a medium all at once.
+  virtual bool reads_media_whole() const { return false; }
   // Makes the rotary tables for the step's positions.
   virtual void begin(Step& s) const = 0;
   virtual at::Tensor embed(const Inputs& in, const Step& s) const = 0;  // -> x_TD

@@ -8,8 +8,10 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "media/mosaic.h"
 #include "models/spec/media_text.h"
 #include "models/spec/vision_grid.h"
+#include "models/towers/vision_tower.h"
 #include "tensor/safetensors.h"
 
 namespace apus {
@@ -23,6 +25,8 @@ constexpr Kind kKinds[] = {{MediaType::Image, "pixel_values", "image_grid_thw"},
                            {MediaType::Video, "pixel_values_videos", "video_grid_thw"}};
 // Of models that know no videos apart from images.
 constexpr Kind kOneKind = {MediaType::Image, "pixel_values", "grid_thws"};
+// Of those whose images have any size, in planes that are as large as the largest one.
+constexpr const char* kSizes = "image_sizes";
 constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
 constexpr const char *kSounds = "input_features", *kHeard = "feature_attention_mask";
 
@@ -39,6 +43,7 @@ class ProcessedMedia {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
+    if (spec_.video_token < 0) known.push_back(kSizes);
     if (spec.hearing) known.insert(known.end(), {kSounds, kHeard});
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
@@ -48,8 +53,10 @@ class ProcessedMedia {
   std::vector<std::shared_ptr<const MediaContent>> all() const {
     std::vector<std::shared_ptr<const MediaContent>> contents;
     if (spec_.vision.tile > 0) add_tiles(contents);
+    const bool planes = spec_.vision.tile == 0 && has(kSizes);
+    if (planes) add_planes(contents);
     for (const Kind& kind : kinds())
-      if (spec_.vision.tile == 0) add(kind, contents);
+      if (spec_.vision.tile == 0 && !planes) add(kind, contents);
     if (has(kSounds) || has(kHeard)) add_sounds(contents);
     return contents;
   }
@@ -102,7 +109,9 @@ class ProcessedMedia {
   // Which tiles are one picture's, the file does not say, and nothing depends on it: each stands for itself.
   void add_tiles(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
     if (!has(kOneKind.pixels)) return;
-    const at::Tensor all = file_->tensor(kOneKind.pixels).to(at::kFloat).contiguous();
+    at::Tensor all = file_->tensor(kOneKind.pixels).to(at::kFloat).contiguous();
+    if (spec_.mosaic) return add_mosaics(all, contents);
+    if (all.dim() == 5) all = without_padding(all.flatten(0, 1));
     require(all.dim() == 4, Fault::Data, where(), "'", kOneKind.pixels,
             "' should have the shape [tiles, 3, side, side], it has ", shape_text(all));
     for (int64_t i = 0; i < all.size(0); ++i) {
@@ -110,6 +119,55 @@ class ProcessedMedia {
       content->shape = {1, all.size(1), all.size(2), all.size(3)};
       const float* values = all.data_ptr<float>() + i * all.stride(0);
       content->values.assign(values, values + all.stride(0));
+      put(std::move(content), contents);
+    }
+  }
+  // Tiles of noughts fill up pictures that have fewer than others.
+  static at::Tensor without_padding(const at::Tensor& tiles) {
+    return tiles.index_select(0, tiles.flatten(1).ne(0).any(1).nonzero().flatten()).contiguous();
+  }
+  // [images, tiles, 3, side, side], and what the images were before.
+  void add_mosaics(const at::Tensor& all, std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    require(has(kSizes), Fault::Data, where(), "'", kSizes, "' is missing");
+    const at::Tensor sizes = tensor(kSizes, 2, at::kLong);
+    require(all.dim() == 5 && all.size(0) == sizes.size(0), Fault::Data, where(), "'", kOneKind.pixels,
+            "' should have the shape [images, tiles, 3, side, side] with a row of '", kSizes, "' for each, it has ",
+            shape_text(all));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      auto content = std::make_shared<MediaContent>();
+      content->came_as = {sizes[i][0].item<int64_t>(), sizes[i][1].item<int64_t>()};
+      const auto [height, width] = content->came_as;
+      require(height > 0 && width > 0, Fault::Data, where(), "'", kSizes, "', row ", i, " is ", height, " x ", width);
+      const int64_t tiles = mosaic_squares({width, height}, *spec_.mosaic);
+      require(tiles <= all.size(1), Fault::Data, where(), "'", kOneKind.pixels, "' has ", all.size(1),
+              " tiles of image ", i, ", whose size asks for ", tiles);
+      const at::Tensor own = all[i].narrow(0, 0, tiles).contiguous();
+      content->shape = own.sizes().vec();
+      content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
+      put(std::move(content), contents);
+    }
+  }
+  void add_planes(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    require(has(kOneKind.pixels), Fault::Data, where(), "'", kSizes, "' comes without '", kOneKind.pixels, "'");
+    const at::Tensor all = file_->tensor(kOneKind.pixels).to(at::kFloat).contiguous();
+    const at::Tensor sizes = tensor(kSizes, 2, at::kLong);
+    const VisionSpec& v = spec_.vision;
+    const int64_t step = v.patch * v.merge;
+    require(all.dim() == 4 && all.size(0) == sizes.size(0) && all.size(1) == v.channels, Fault::Data, where(), "'",
+            kOneKind.pixels, "' should have the shape [images, ", v.channels, ", height, width] with a row of '",
+            kSizes, "' for each, it has ", shape_text(all));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      const int64_t height = sizes[i][0].item<int64_t>(), width = sizes[i][1].item<int64_t>();
+      require(height > 0 && width > 0 && height <= all.size(2) && width <= all.size(3) && height % step == 0 &&
+                  width % step == 0,
+              Fault::Data, where(), "'", kSizes, "', row ", i, ": ", height, " x ", width,
+              " pixels are not part of the planes, or no multiple of ", step);
+      auto content = std::make_shared<MediaContent>();
+      const at::Tensor rows =
+          patches_of_planes(all.narrow(0, i, 1).narrow(2, 0, height).narrow(3, 0, width), v).contiguous();
+      content->grid = {1, height / v.patch, width / v.patch};
+      content->shape = {rows.size(0), rows.size(1)};
+      content->values.assign(rows.data_ptr<float>(), rows.data_ptr<float>() + rows.numel());
       put(std::move(content), contents);
     }
   }
@@ -154,8 +212,8 @@ class ProcessedMedia {
     return {};
   }
   static std::string digest_of(const MediaContent& c) {
-    std::string bytes =
-        str(static_cast<int>(c.type), " ", c.grid[0], " ", c.grid[1], " ", c.grid[2], " ", c.seconds_per_grid, "\n");
+    std::string bytes = str(static_cast<int>(c.type), " ", c.grid[0], " ", c.grid[1], " ", c.grid[2], " ", c.came_as[0],
+                            " ", c.came_as[1], " ", c.seconds_per_grid, "\n");
     bytes.append(reinterpret_cast<const char*>(c.values.data()), c.values.size() * sizeof(float));
     return hex_digest(bytes, 16);
   }

@@ -11,6 +11,7 @@
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -20,6 +21,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "media/mosaic.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -108,14 +110,6 @@ Step tower_step(const Step& s, const std::string& adapter, int64_t rows, at::Dev
   return own;
 }
 
-// Tiles [pictures, channels, side, side] as rows of patches, in the order that vision_grid tells.
-at::Tensor patches_of_tiles(const at::Tensor& tiles, const VisionSpec& v) {
-  const int64_t n = tiles.size(0), cells = tiles.size(2) / v.patch / v.merge;
-  return tiles.reshape({n, v.channels, cells, v.merge, v.patch, cells, v.merge, v.patch})
-      .permute({0, 2, 5, 3, 6, 1, 4, 7})
-      .reshape({-1, v.patch_numbers()});
-}
-
 bool is_heard(const MediaContent& content) { return content.type == MediaType::Audio; }
 
 at::Tensor joined(const std::vector<at::Tensor>& parts) { return parts.size() == 1 ? parts[0] : at::cat(parts, 0); }
@@ -130,6 +124,7 @@ Sight part_of(const Sight& all, int64_t first, int64_t count) {
 SeeingDecoder::SeeingDecoder(DecoderSpec s)
     : Decoder(std::move(s)), parts_(child<TowerParts>("", parts_of(seeing()))), tower_(seeing().vision, parts_) {
   if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
+  if (seeing().mosaic) newline_ = &parts_.bare(seeing().vision.newline);
 }
 
 at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
@@ -150,6 +145,55 @@ at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
   return position.to(in.id_T.device(), seeing().time == TimeRule::Exact ? at::kFloat : at::kLong);
 }
 
+namespace {
+struct AheadRows {
+  std::vector<int64_t> row, key, sequence;
+  std::vector<int32_t> cu_q = {0}, cu_k = {0};
+  int64_t max_q = 0, max_k = 0;
+  // Tokens [begin, end) of a sequence, whose first token stands in the step's row `first` less those read before.
+  void add(int64_t begin, int64_t end, int64_t first, int64_t of) {
+    for (int64_t n = begin; n < end; ++n) row.push_back(first + n);
+    for (int64_t n = 0; n < end; ++n) key.push_back(first + n);
+    sequence.push_back(of);
+    cu_q.push_back(cu_q.back() + static_cast<int32_t>(end - begin));
+    cu_k.push_back(cu_k.back() + static_cast<int32_t>(end));
+    max_q = std::max(max_q, end - begin), max_k = std::max(max_k, end);
+  }
+};
+}  // namespace
+
+void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
+  if (!seeing().sees_ahead || in.media.empty()) return;
+  const TrainingStep& training = training_of(s);
+  require(!training.groups && !training.key_K.defined(), Fault::Usage,
+          "in this model the tokens of an image see each other, which --tuner_type longlora and --share_prefix true do "
+          "not do: leave them out");
+  const Texts texts(in, s);
+  AheadRows rows;
+  int64_t row = 0;
+  for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
+    if (in.media[i].empty()) continue;
+    const std::span<const int32_t> text = texts[i];
+    const int64_t begin = begin_of(s, i), end = begin + s.length_q[i];
+    for (int64_t n = begin; n < end; ++n) {
+      const int64_t first = n;
+      while (n < end && text[static_cast<size_t>(n)] == seeing().image_token) ++n;
+      if (n > first) rows.add(first, n, row - begin, static_cast<int64_t>(i));
+    }
+  }
+  if (rows.row.empty()) return;
+  const at::Device device = in.id_T.device();
+  const auto counts = [&](const std::vector<int32_t>& values) { return at::tensor(values, at::kInt).to(device); };
+  SeenAhead ahead{.row_R = indices(rows.row, device),
+                  .cu_q = counts(rows.cu_q),
+                  .cu_k = counts(rows.cu_k),
+                  .max_q = rows.max_q,
+                  .max_k = rows.max_k,
+                  .key_K = s.cache ? at::Tensor() : indices(rows.key, device),
+                  .sequence = indices(rows.sequence, device)};
+  s.ahead = std::make_shared<const SeenAhead>(std::move(ahead));
+}
+
 // All images and videos, or all sounds.
 Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of) const {
   const at::Tensor& like = tower_.numbers_like();
@@ -161,7 +205,7 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     require(static_cast<int64_t>(c->values.size()) == wanted, Fault::Data, "the ", media_name(c->type), " has ",
             c->values.size(), " numbers, its shape asks for ", wanted);
     numbers.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
-    if (!is_heard(*c) && seeing().vision.tile > 0) numbers.back() = patches_of_tiles(numbers.back(), seeing().vision);
+    if (!is_heard(*c) && seeing().vision.tile > 0) numbers.back() = patches_of_planes(numbers.back(), seeing().vision);
     grids.push_back(grid_of(*c, seeing()));
   }
   // Copies: the backward pass may read them when the content is gone.
@@ -173,7 +217,37 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     for (at::Tensor& each : numbers) each = copied(each);
     return {(*ears_)(numbers, step_of, again), {}};
   }
-  return tower_(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again);
+  Sight sight = tower_(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again);
+  if (seeing().mosaic) sight.row_MD = in_mosaics(sight.row_MD, contents);
+  return sight;
+}
+
+// Of each picture the square of all of it, and the lines of the larger one, each with its end.
+at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& contents) const {
+  const MosaicForm& form = *seeing().mosaic;
+  const int64_t square = form.cells * form.cells, width = row_MD.size(1);
+  const at::Tensor end_1D = newline_->data.unsqueeze(0);
+  std::vector<at::Tensor> parts;
+  int64_t first = 0;
+  for (const MediaContent* c : contents) {
+    const int64_t rows = c->shape[0] * square;
+    const at::Tensor own_RD = row_MD.narrow(0, first, rows);
+    first += rows;
+    parts.push_back(own_RD.narrow(0, 0, square));
+    if (c->shape[0] == 1) {
+      parts.push_back(end_1D);
+      continue;
+    }
+    const MosaicCells cells = mosaic_cells({c->came_as[1], c->came_as[0]}, form);
+    at::Tensor grid = at::index_select(own_RD, 0, indices(cells.row, row_MD.device()));
+    if (cells.to_height != cells.height || cells.to_width != cells.width) {
+      const at::Tensor planes = grid.t().reshape({1, width, cells.height, cells.width});
+      grid = at::upsample_bilinear2d(planes, {cells.to_height, cells.to_width}, false).reshape({width, -1}).t();
+    }
+    const at::Tensor ends = end_1D.unsqueeze(0).expand({cells.to_height, 1, width});
+    parts.push_back(at::cat({grid.reshape({cells.to_height, cells.to_width, width}), ends}, 1).reshape({-1, width}));
+  }
+  return at::cat(parts, 0);
 }
 
 Sight SeeingDecoder::see(const MediaContent& content) const {
@@ -240,7 +314,7 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const 
   if (!trained) return x_TD;
   const VisionSpec& v = seeing().vision;
   MediaContent nothing{.grid = {1, v.merge, v.merge}};
-  const int64_t side = v.merge * v.patch;
+  const int64_t step = v.merge * v.patch, side = seeing().mosaic ? v.tile : step + v.tile % step;
   nothing.shape = {v.merge * v.merge, v.patch_numbers()};
   if (v.tile > 0) nothing.shape = {1, v.channels, side, side};
   if (heard) nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, seeing().hearing->chunk};

@@ -15,6 +15,8 @@ class SeeingDecoder : public Decoder {
   explicit SeeingDecoder(DecoderSpec spec);
   const SeeingSpec& seeing() const { return *spec().seeing; }
   at::Tensor positions(const Inputs& in, const Step& s) const override;
+  void look_ahead(const Inputs& in, Step& s) const override;
+  bool reads_media_whole() const override { return seeing().sees_ahead; }
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const override;
   std::vector<DiskForm> disk_forms() const override {
@@ -31,12 +33,14 @@ class SeeingDecoder : public Decoder {
  private:
   using Contents = std::vector<const MediaContent*>;
   Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
+  at::Tensor in_mosaics(const at::Tensor& row_MD, const Contents& contents) const;
   Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
   bool trains_layers(bool heard) const;
 
   TowerParts& parts_;
+  const Param* newline_ = nullptr;  // of mosaics
   VisionTower tower_;
   bool again_ = false;
   std::optional<AudioTower> ears_;  // none: it does not hear

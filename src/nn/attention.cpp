@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
@@ -226,6 +227,23 @@ ops::AttentionRule Attention::rule() const {
           .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
 }
 
+// Queries that see what stands behind them in their run are answered anew.
+at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const Step& s) const {
+  if (!s.ahead) return y_TNH;
+  const SeenAhead& a = *s.ahead;
+  ops::AttentionRule whole = rule();
+  whole.mask.causal = false;
+  if (a.max_k <= whole.mask.window)
+    whole.mask.window = 0;  // it reaches all of them, and devices are quicker without it
+  const at::Tensor q_RNH = at::index_select(now.q_TNH, 0, a.row_R);
+  const auto keys = [&](const at::Tensor& x) { return at::index_select(x, 0, a.key_K); };
+  const at::Tensor y_RNH =
+      s.cache ? ops::paged_attention(q_RNH, s.cache->k(spec_.layer), s.cache->v(spec_.layer), a.cu_q, a.cu_k,
+                                     at::index_select(s.block_table, 0, a.sequence), a.max_q, a.max_k, whole)
+              : ops::attention(q_RNH, keys(now.k_TKH), keys(now.v_TKH), a.cu_q, a.cu_k, a.max_q, a.max_k, whole);
+  return at::index_copy(y_TNH, 0, a.row_R, y_RNH);
+}
+
 at::Tensor Attention::attended(const Heads& now, const Step& s) const {
   if (spec_.form.by_distance) return attention_by_distance(now.q_TNH, now.k_TKH, now.v_TKH, rule().scale, s);
   if (s.cache) {
@@ -233,11 +251,12 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
     const int64_t more = now.k_TKH.size(2) - now.v_TKH.size(2);
     ops::store_kv(now.k_TKH, more > 0 ? at::constant_pad_nd(now.v_TKH, {0, more}) : now.v_TKH, k_cache, v_cache,
                   s.slot);
-    const at::Tensor y_TNH =
-        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule());
+    const at::Tensor y_TNH = with_runs(
+        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule()), now,
+        s);
     return more > 0 ? y_TNH.narrow(2, 0, now.v_TKH.size(2)) : y_TNH;
   }
-  return over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(), s);
+  return with_runs(over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(), s), now, s);
 }
 
 at::Tensor Attention::gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const {

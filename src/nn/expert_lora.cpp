@@ -103,6 +103,7 @@ Lora& lora_of(const Linear& layer, const std::string& adapter) {
 }  // namespace
 
 bool can_be_grouped(const ExpertMatrices& experts) {
+  if (experts.empty()) return true;  // of gates, where experts have none
   const auto& first = experts[0]->adapters();
   for (const Linear* expert : experts) {
     if (expert->adapters().size() != first.size()) return false;

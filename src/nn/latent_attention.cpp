@@ -18,10 +18,12 @@
 #include <cmath>
 #include <limits>
 
+#include "nn/steady.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
 #include "ops/quantised.h"
+#include "ops/steady_rows.h"
 
 namespace apus {
 
@@ -213,8 +215,9 @@ std::vector<std::pair<at::Tensor, LatentAttention::Stacks>> LatentAttention::sha
   return out;
 }
 
-at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
-  const int64_t tokens = in.small_TC.size(0);
+at::Tensor LatentAttention::over_small(const at::Tensor& still_TNH, const at::Tensor& turned_TNR, const Step& s,
+                                       const std::function<at::Tensor(const at::Tensor& q_TNC)>& attend) const {
+  const int64_t tokens = still_TNH.size(0);
   const auto all = shares(s, tokens);
   const auto by_share = [&](const at::Tensor& x_TNI, int64_t width, at::Tensor Stacks::*stack) {
     if (!all[0].first.defined()) return each_head(x_TNI, all[0].second.*stack);
@@ -223,21 +226,45 @@ at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
       y.index_copy_(0, rows, each_head(at::index_select(x_TNI, 0, rows), stacks.*stack));
     return y;
   };
+  const at::Tensor q = at::cat({by_share(still_TNH, form_.rank, &Stacks::keys), turned_TNR}, 2);
+  return by_share(attend(q), form_.value, &Stacks::values);
+}
+
+at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
   at::Tensor cache = s.cache->k(spec_.layer);
   at::Tensor entry = at::cat({in.small_TC.unsqueeze(1), in.key_T1R}, 2);
   if (index_) entry = at::cat({entry, in.index.k_TD.unsqueeze(1)}, 2);
   ops::store_kv(entry, entry, cache, cache, s.slot);  // there is one cache
-  const at::Tensor q = at::cat({by_share(in.still_TNH, form_.rank, &Stacks::keys), in.turned_TNR}, 2);
   const at::Tensor keys = index_ ? cache.narrow(3, 0, form_.rank + form_.turned) : cache;
-  const at::Tensor seen = chooses(s) ? over_chosen_cache(q, cache, in, s)
-                                     : ops::paged_attention(q, keys, cache.narrow(3, 0, form_.rank), s.cu_q, s.cu_k,
-                                                            s.block_table, s.max_q, s.max_k, rule());
-  return by_share(seen, form_.value, &Stacks::values);
+  return over_small(in.still_TNH, in.turned_TNR, s, [&](const at::Tensor& q_TNC) {
+    return chooses(s) ? over_chosen_cache(q_TNC, cache, in, s)
+                      : ops::paged_attention(q_TNC, keys, cache.narrow(3, 0, form_.rank), s.cu_q, s.cu_k, s.block_table,
+                                             s.max_q, s.max_k, rule());
+  });
+}
+
+// Made keys give the gradient; the sums are those of an engine, whose cache has the small vectors.
+at::Tensor LatentAttention::as_over_cache(const Inputs& in, const Step& s) const {
+  const at::Tensor made = made_keys(in, s);
+  const auto value = [&] {
+    const at::NoGradGuard no_gradient;
+    return over_small(in.still_TNH.detach(), in.turned_TNR.detach(), s, [&](const at::Tensor& q_TNC) {
+      const at::Tensor small_T1C = in.small_TC.detach().unsqueeze(1);
+      return ops::attention(q_TNC, at::cat({small_T1C, in.key_T1R.detach()}, 2), small_T1C, s.cu_q, s.cu_k, s.max_q,
+                            s.max_k, rule());
+    });
+  };
+  return with_gradient_of(made, value());
 }
 
 at::Tensor LatentAttention::operator()(const at::Tensor& x_TD, const Step& s) const {
   const Inputs in = inputs(x_TD, s);
-  return o_((s.cache ? over_cache(in, s) : made_keys(in, s)).reshape({x_TD.size(0), -1}), s);
+  const TrainingStep& training = training_of(s);
+  const bool plain = !training.groups && !training.key_K.defined() && !training.tokens && !chooses(s);
+  const at::Tensor y_TNV = s.cache                       ? over_cache(in, s)
+                           : plain && ops::steady_rows() ? as_over_cache(in, s)
+                                                         : made_keys(in, s);
+  return o_(y_TNV.reshape({x_TD.size(0), -1}), s);
 }
 
 void LatentAttention::prepare_inference() {

@@ -4,6 +4,7 @@
 // the matrix that makes keys is applied to the queries, and the one that makes values to what attention gives.
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -51,7 +52,11 @@ class LatentAttention : public AttentionBlock {
   Inputs inputs(const at::Tensor& x_TD, const Step& s) const;
   ops::AttentionRule rule() const;
   at::Tensor made_keys(const Inputs& in, const Step& s) const;
+  // Queries to the place of the small vectors, what attention sees there, and its values.
+  at::Tensor over_small(const at::Tensor& still_TNH, const at::Tensor& turned_TNR, const Step& s,
+                        const std::function<at::Tensor(const at::Tensor& q_TNC)>& attend) const;
   at::Tensor over_cache(const Inputs& in, const Step& s) const;
+  at::Tensor as_over_cache(const Inputs& in, const Step& s) const;
 
   // Whether a sequence of the step is longer than what is looked at.
   bool chooses(const Step& s) const;

@@ -183,6 +183,12 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
   return bias_ ? sum_TO + bias_->data : sum_TO;
 }
 
+at::Tensor Linear::wide(const at::Tensor& x_TI, const Step& s) const {
+  const bool plain = !packed_.defined() || packed_.dim() == 2;
+  if (!adapters_.empty() || summing_ranks(*this) || !plain || x_TI.scalar_type() == at::kFloat) return (*this)(x_TI, s);
+  return ops::wide_linear(x_TI, packed_.defined() ? packed_ : matrix(), bias_ ? bias_->data : at::Tensor());
+}
+
 ops::HeadFactors Linear::factors(const at::Tensor& x_TI, const Step& s) const {
   std::vector<at::Tensor> x, w;
   const auto add = [&](std::pair<at::Tensor, at::Tensor> more) {

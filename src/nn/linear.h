@@ -75,6 +75,8 @@ class Linear : public Adaptable {
   Linear(Spec spec, Param& stacked, int64_t piece);
 
   at::Tensor operator()(const at::Tensor& x_TI, const Step& s) const;
+  // The same in f32, not rounded to the type of x, where the weight is at hand as it is: of a head.
+  at::Tensor wide(const at::Tensor& x_TI, const Step& s) const;
   // What its result is to the module around it, which decides whether a second run wants it remembered.
   void result_is(ResultKind kind) { result_ = kind; }
   // The module around it reads the weight itself, in inference too: it is not packed.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/state_layer.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "base/error.h"
@@ -12,8 +15,10 @@
 #include "nn/mamba.h"
 #include "nn/selective_mamba.h"
 #include "nn/short_conv.h"
+#include "nn/steady.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
+#include "ops/steady_rows.h"
 
 namespace apus {
 
@@ -31,12 +36,30 @@ std::vector<int64_t> lengths_of(const Step& s) {
 
 at::Tensor widened(const at::Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
 at::Tensor silu_of(const at::Tensor& x) {
-  const bool trained = x.requires_grad() && at::GradMode::is_enabled();
+  const bool trained = x.requires_grad() && at::GradMode::is_enabled() && !ops::steady_rows();
   return trained ? at::silu(x) : ops::swiglu(x, at::ones_like(x));
 }
 
+namespace {
+// Chunks give the gradient; the sums are an engine's, token by token.
+at::Tensor scanned_in_steps(const ops::StateInputs& in, const std::vector<int64_t>& lengths) {
+  const auto sequences = static_cast<int64_t>(lengths.size());
+  const auto value = [&] {
+    const at::NoGradGuard no_gradient;
+    const at::Tensor state = at::zeros({sequences, in.v_TNV.size(1), in.k_TGK.size(2), in.v_TNV.size(2)},
+                                       in.v_TNV.options()),
+                     seat_S = at::arange(sequences, in.v_TNV.options().dtype(at::kLong));
+    return ops::state_scan_on({in.q_TGK.detach(), in.k_TGK.detach(), in.v_TNV.detach(), in.decay_TN.detach(),
+                               in.share_TN.defined() ? in.share_TN.detach() : in.share_TN},
+                              lengths, seat_S, state);
+  };
+  return with_gradient_of(ops::state_scan(in, lengths), value());
+}
+}  // namespace
+
 at::Tensor StateLayer::scanned(const ops::StateInputs& in, const Step& s) const {
   const std::vector<int64_t> lengths = lengths_of(s);
+  if (!s.cache && ops::steady_rows()) return scanned_in_steps(in, lengths);
   if (!s.cache) return ops::state_scan(in, lengths);
   require(s.seat.defined(), Fault::Bug, "a step with a cache does not say where its sequences' states lie");
   return ops::state_scan_on(in, lengths, s.seat, s.cache->state(place_.layer));

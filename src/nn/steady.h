@@ -8,6 +8,9 @@
 
 namespace apus {
 
+// This value, with the gradient of another way to the same number.
+at::Tensor with_gradient_of(const at::Tensor& made, const at::Tensor& value);
+
 at::Tensor steady_softplus(const at::Tensor& x);
 at::Tensor steady_sigmoid(const at::Tensor& x);
 

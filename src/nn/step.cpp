@@ -83,6 +83,12 @@ Step moved(const Step& step, at::Device device) {
   for (Turn& turn : there.turns)
     turn = {turn.cos.to(device), turn.sin.to(device), turn.query_T.defined() ? turn.query_T.to(device) : at::Tensor()};
   for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);
+  if (step.ahead) {
+    SeenAhead ahead = *step.ahead;
+    for (at::Tensor* t : {&ahead.row_R, &ahead.cu_q, &ahead.cu_k, &ahead.key_K, &ahead.sequence})
+      if (t->defined()) *t = t->to(device);
+    there.ahead = std::make_shared<const SeenAhead>(std::move(ahead));
+  }
   return there;
 }
 

@@ -53,6 +53,15 @@ struct Turn {
   at::Tensor query_T;   // what queries are multiplied by, f32; undefined: nothing
 };
 
+// Runs of a step's queries that see each other: the tokens of an image.
+struct SeenAhead {
+  at::Tensor row_R;       // int64: the queries, one run behind the other
+  at::Tensor cu_q, cu_k;  // [runs + 1] int32: of queries, and of keys: from a sequence's first to the run's last
+  int64_t max_q = 0, max_k = 0;
+  at::Tensor key_K;     // int64: these keys, where there is no cache
+  at::Tensor sequence;  // [runs] int64: whose they are
+};
+
 struct Step {
   // [T] int64, or [3, T] (time, height, width) for m-rope. Undefined: a forward asks the model for them.
   at::Tensor position;
@@ -67,6 +76,9 @@ struct Step {
   at::Tensor slot;           // [T] int64: where this forward's keys and values go
   at::Tensor block_table;    // [S, blocks] int32
   at::Tensor seat;           // [S] int64: where the sequences' states lie, where the model has any
+
+  // Queries that see all of their own run, also what stands behind them. Null: there are none.
+  std::shared_ptr<const SeenAhead> ahead;
 
   // Which tokens go through which adapter, when the step is routed. Otherwise every attached adapter sees every token.
   struct AdapterRows {

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "ops/op.h"
+#include "ops/ops.h"
 
 namespace apus::ops {
 
@@ -60,7 +61,7 @@ at::Tensor HeadProducts::logits(int64_t begin, int64_t n) {
   at::Tensor sum;
   for (const Side& s : sides_) {
     if (!s.weight.defined()) continue;
-    const at::Tensor product = widen(matmul(s.rows.narrow(0, begin, n), s.weight.t()));
+    const at::Tensor product = wide_linear(s.rows.narrow(0, begin, n), s.weight, {});
     sum = sum.defined() ? sum.add_(product) : product;
   }
   if (softcap_ <= 0) return sum;

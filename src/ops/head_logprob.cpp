@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include "ops/head_chunks.h"
+#include "ops/logit_logprob.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -27,9 +28,10 @@ Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalT
   at::Tensor logprob = at::empty({tokens.count()}, wide), lse = at::empty({tokens.count()}, wide), entropy;
   if (need_entropy) entropy = at::empty({tokens.count()}, wide);
   tokens.for_chunks(head.size(0), chunk, /*head_gradient=*/false, [&](int64_t begin, int64_t n) {
-    const at::Tensor logits = products.logits(begin, n).div_(temperature);
-    const at::Tensor sum = at::logsumexp(logits, -1);
-    logprob.narrow(0, begin, n).copy_(logits.gather(1, tokens.label.narrow(0, begin, n).unsqueeze(1)).squeeze(1) - sum);
+    at::Tensor logits = products.logits(begin, n);
+    // As an engine has it of its logits.
+    logprob.narrow(0, begin, n).copy_(logit_logprob(logits, tokens.label.narrow(0, begin, n), temperature));
+    const at::Tensor sum = at::logsumexp(logits.div_(temperature), -1);
     lse.narrow(0, begin, n).copy_(sum);
     if (!need_entropy) return;
     const at::Tensor p = at::exp(logits - sum.unsqueeze(1));

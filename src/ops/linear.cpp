@@ -49,8 +49,15 @@ at::Tensor packed_reference(const at::Tensor&, const at::Tensor& packed, const O
        " elements given); pack_linear says so");
 }
 
+at::Tensor wide_forward(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
+  return widen(forward(x, weight, bias));
+}
+
 at::Tensor forward_shape(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor&) {
   return at::empty(with_last(x, weight.size(0)), x.options());
+}
+at::Tensor wide_shape(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor&) {
+  return at::empty(with_last(x, weight.size(0)), x.options().dtype(wide_type(x)));
 }
 Triple backward_shape(const at::Tensor& grad, const OptionalTensor& x, const OptionalTensor& weight,
                       std::array<bool, 3> need) {
@@ -122,6 +129,14 @@ at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at:
   return linear_op().call(x_TD, weight_OD, maybe(bias_O));
 }
 
+at::Tensor wide_linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O) {
+  static const auto op = handle<decltype(wide_forward)>("apus::wide_linear");
+  if (is_quantised(weight_OD)) return quantised_linear(x_TD, weight_OD, bias_O, {}).to(at::kFloat);
+  const BelowAutograd guard;
+  if (x_TD.scalar_type() == at::kFloat) return linear_op().call(x_TD, weight_OD, maybe(bias_O));
+  return op.call(x_TD, weight_OD, maybe(bias_O));
+}
+
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
   static const auto op = handle<decltype(no_packing)>("apus::pack_linear");
   if (std::any_of(weights_OD.begin(), weights_OD.end(), is_quantised)) return {};
@@ -140,6 +155,7 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
   m.def("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   // -> dx, dweight, dbias, each only when asked. x may be absent when dweight is not asked, weight when dx is not.
   m.def("linear_backward(Tensor grad, Tensor? x, Tensor? weight, bool[3] need) -> (Tensor, Tensor, Tensor)");
+  m.def("wide_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   // An empty result: this device, or this type, gains nothing from packing.
   m.def("pack_linear(Tensor[] weights, bool mapped) -> Tensor");
   m.def("packed_linear(Tensor x, Tensor packed, Tensor? bias, int out) -> Tensor");
@@ -147,12 +163,14 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("linear", apus::ops::forward);
   m.impl("linear_backward", apus::ops::backward);
+  m.impl("wide_linear", apus::ops::wide_forward);
   m.impl("pack_linear", apus::ops::no_packing);
   m.impl("packed_linear", apus::ops::packed_reference);
 }
 TORCH_LIBRARY_IMPL(apus, Meta, m) {
   m.impl("linear", apus::ops::forward_shape);
   m.impl("linear_backward", apus::ops::backward_shape);
+  m.impl("wide_linear", apus::ops::wide_shape);
   m.impl("pack_linear", apus::ops::no_packing);
   m.impl("packed_linear", apus::ops::packed_shape);
 }

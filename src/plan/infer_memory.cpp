@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "models/spec/seeing_spec.h"
 #include "models/spec/tuning_groups.h"
 #include "plan/plan.h"
 

@@ -7,6 +7,7 @@
 #include "models/spec/cutting.h"
 #include "models/spec/family.h"
 #include "models/spec/score_head.h"
+#include "models/spec/seeing_spec.h"
 #include "quant/size.h"
 
 namespace apus {

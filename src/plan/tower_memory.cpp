@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/spec/seeing_spec.h"
 #include "plan/plan.h"
 
 namespace apus {

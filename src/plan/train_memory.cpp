@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/spec/seeing_spec.h"
 #include "train/options/optimizer_info.h"
 
 namespace apus {

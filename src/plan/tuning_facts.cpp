@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/pattern.h"
 #include "checkpoint/adapter_config.h"
+#include "models/spec/seeing_spec.h"
 #include "quant/wish.h"
 
 namespace apus {

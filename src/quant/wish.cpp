@@ -53,8 +53,8 @@ void Wish::check() const {
 }
 
 bool Wish::skips(const std::string& layer) const {
-  for (const char* last : {"lm_head", "mlp.gate", "block_sparse_moe.gate", "mlp.gate.wg", "shared_expert_gate",
-                           "router", "router.layer", "score"})
+  for (const char* last : {"lm_head", "output", "output_layer", "mlp.gate", "block_sparse_moe.gate", "mlp.gate.wg",
+                           "shared_expert_gate", "router", "router.layer", "score"})
     if (layer == last || layer.ends_with(std::string(".") + last)) return true;
   return false;
 }

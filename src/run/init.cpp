@@ -62,7 +62,12 @@ at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
   if (t.name.ends_with(".act_fn.beta")) return at::full(t.shape, 0.5, at::kFloat);
   if (t.name.ends_with(".act_fn.eps")) return at::full(t.shape, -1e-6, at::kFloat);
   // Of layers with a state: heads that forget at different speeds, in steps of usual lengths.
-  if (t.name.ends_with(".A_log")) return at::arange(1, t.shape[0] + 1, at::kFloat).mul_(16.0 / t.shape[0]).log_();
+  if (t.name.ends_with(".A_log")) {
+    const bool table = t.shape.size() == 2;  // of channels, each with a row of states; else a number a head
+    const int64_t speeds = table ? t.shape[1] : at::empty(t.shape).numel();
+    const at::Tensor values = at::arange(1, speeds + 1, at::kFloat).mul_(16.0 / static_cast<double>(speeds)).log_();
+    return table ? values.expand(t.shape).contiguous() : values.view(t.shape);
+  }
   if (t.name.ends_with(".dt_bias")) return at::linspace(-6, -2, t.shape[0], at::kFloat);
   if (t.name.ends_with(".D")) return at::ones(t.shape, at::kFloat);
   return normal(t, seed, deviation);

@@ -15,6 +15,7 @@
 #include "dist/mesh.h"
 #include "dist/shared_folder.h"
 #include "models/seeing_decoder.h"
+#include "ops/steady_rows.h"
 #include "run/benchmark_answers.h"
 #include "run/inference.h"
 #include "run/other_models.h"
@@ -339,6 +340,7 @@ std::function<std::shared_ptr<void>()> own_passes(const TrainRun& o, const Model
 }
 
 int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
+  const ops::SteadyRows rows_are_steady(o.own.needs().steady_rows);  // here, and in the engine that is made here
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world, mesh_sizes(o.mesh, world.size(), world.environment().local_world));
   // The same ranks as the rows see them: those along all axes but the data's read the same ones.

@@ -237,6 +237,43 @@ Rendered ChatTemplate::render(const ChatInput& input, const RenderLimits& limits
   return rendered(plain, limits);
 }
 
+namespace {
+// What templates write where a message has an image.
+constexpr const char* kImageMarks[] = {"<start_of_image>", "<image>", "[IMG]"};
+
+// A text as parts: images where their mark stands, texts between them.
+Json in_parts(const std::string& text, const std::string& mark) {
+  Json parts = Json::array();
+  const auto add = [&](const std::string& words) {
+    if (!words.empty()) parts.push_back({{"type", "text"}, {"text", words}});
+  };
+  size_t from = 0;
+  for (size_t at; !mark.empty() && (at = text.find(mark, from)) != std::string::npos; from = at + mark.size()) {
+    add(text.substr(from, at - from));
+    parts.push_back({{"type", "image"}});
+  }
+  add(text.substr(from));
+  if (parts.empty()) parts.push_back({{"type", "text"}, {"text", ""}});
+  return parts;
+}
+
+// Templates that write a mark of their own for each image of a message are given images and texts; those that read
+// nothing but lists of parts are given these for every text.
+Json messages_for(const std::string& source, const Json& messages) {
+  const auto has = [&](const char* text) { return source.find(text) != std::string::npos; };
+  const auto mark = std::find_if(std::begin(kImageMarks), std::end(kImageMarks), has);
+  if (mark == std::end(kImageMarks) || !has("type")) return messages;
+  const bool parts_only = !has("is string") && !has("is not string") && !has("is iterable");
+  Json out = messages;
+  for (Json& message : out) {
+    if (!message.is_object() || !message.contains("content") || !message["content"].is_string()) continue;
+    const auto text = message["content"].get<std::string>();
+    if (parts_only || text.find(*mark) != std::string::npos) message["content"] = in_parts(text, *mark);
+  }
+  return out;
+}
+}  // namespace
+
 Rendered ChatTemplate::rendered(const ChatInput& input, const RenderLimits& limits) const {
   require(input.messages && input.messages->is_array(), Fault::Data,
           "messages must be a list of {\"role\", \"content\"}");
@@ -245,7 +282,9 @@ Rendered ChatTemplate::rendered(const ChatInput& input, const RenderLimits& limi
           "message, the "
           "second starts a new one");
   const auto or_null = [](const Json* json) { return json ? *json : Json(); };
-  Json context = {{"messages", *input.messages},
+  const bool with_tools = input.tools && !input.tools->is_null();
+  const JinjaTemplate& chosen = choose(input.variant, with_tools);
+  Json context = {{"messages", input.as_given ? *input.messages : messages_for(chosen.text(), *input.messages)},
                   {"tools", or_null(input.tools)},
                   {"documents", or_null(input.documents)},
                   {"add_generation_prompt", input.add_generation_prompt}};
@@ -257,8 +296,7 @@ Rendered ChatTemplate::rendered(const ChatInput& input, const RenderLimits& limi
   }
   std::string last_text;
   if (input.continue_final_message) last_text = mark_end(context["messages"]);
-  const bool with_tools = input.tools && !input.tools->is_null();
-  Rendered out = choose(input.variant, with_tools).render(context, input.now, limits);
+  Rendered out = chosen.render(context, input.now, limits);
   if (input.continue_final_message) cut_at_mark(out, last_text);
   return out;
 }

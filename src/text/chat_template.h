@@ -29,6 +29,9 @@ struct ChatInput {
   std::optional<LocalTime> now;  // the clock of strftime_now
   // Which of several named templates; empty: tool_use with tools, else default.
   std::string variant;
+  // Contents stay texts where the template reads nothing but lists of parts, or writes a mark of its own for an image:
+  // as apply_chat_template has it. Else they become such lists, with an image where its mark stands in the text.
+  bool as_given = false;
 };
 
 class ChatTemplate {

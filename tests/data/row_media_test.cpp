@@ -56,6 +56,27 @@ Row media_row(const Json& value) {
 
 int64_t count_of(const Sample& sample, int32_t id) { return std::count(sample.ids.begin(), sample.ids.end(), id); }
 
+// Blank lines around an image and those of the text are one token, as if all had been tokenized together.
+TEST(RowMedia, LineFeedsThatMeetBecomeOne) {
+  const std::vector<int32_t> feeds = {10, 20, 30, 40};  // of one line feed, of two, and so on
+  const auto placed = [&](std::vector<int32_t> ids) {
+    RowMedium medium;
+    medium.media.content = std::make_shared<MediaContent>();
+    medium.media.placeholder = 7, medium.media.runs = {{20, 1, 2, 20}};
+    medium.media.line_feeds = std::make_shared<const std::vector<int32_t>>(feeds);
+    Sample sample;
+    sample.ids = std::move(ids), sample.trained.assign(sample.ids.size(), 1);
+    place_media(sample, {medium}, {});
+    EXPECT_EQ(sample.trained.size(), sample.ids.size());
+    EXPECT_EQ(sample.ids[static_cast<size_t>(sample.media[0].begin + sample.media[0].length) - 2], 2);
+    return sample.ids;
+  };
+  EXPECT_EQ(placed({5, 7, 6}), (std::vector<int32_t>{5, 20, 1, 2, 20, 6}));
+  EXPECT_EQ(placed({5, 10, 7, 10, 6}), (std::vector<int32_t>{5, 30, 1, 2, 30, 6}));
+  EXPECT_EQ(placed({7, 20, 6}), (std::vector<int32_t>{20, 1, 2, 40, 6}));
+  EXPECT_EQ(placed({30, 7, 6}), (std::vector<int32_t>{30, 20, 1, 2, 20, 6}));  // of five there is no token
+}
+
 TEST(RowMedia, PlaceholdersAreAsManyAsTokens) {
   const Sample s = seeing()
                        .encode(media_row({{"query", "Compare <image> with <image>."},

@@ -25,11 +25,10 @@ class ProcessorNumbers {
   ProcessorNumbers() {
     const char* all = std::getenv("APUS_GOLDEN");
     dir_ = all && *all ? std::filesystem::path(all) / "models/processors" : source_dir() / "tests/data/media";
-    json = parse_json(read_file(dir_ / "golden.json"), "golden.json");
-    bytes_ = read_file(dir_ / "golden.safetensors");
-    header_ = parse_safetensors_header(reinterpret_cast<const std::byte*>(bytes_.data()),
-                                       static_cast<int64_t>(bytes_.size()), "golden.safetensors");
+    read("golden");
   }
+  // Of a file that lies in tests/data/media alone.
+  explicit ProcessorNumbers(const std::string& name) : dir_(source_dir() / "tests/data/media") { read(name); }
   bool has(const std::string& name) const { return header_.tensors.count(name) > 0; }
   std::vector<int64_t> shape(const std::string& name) const { return header_.tensors.at(name).shape; }
   template <class T>
@@ -64,6 +63,12 @@ class ProcessorNumbers {
   Json json;
 
  private:
+  void read(const std::string& name) {
+    json = parse_json(read_file(dir_ / (name + ".json")), name);
+    bytes_ = read_file(dir_ / (name + ".safetensors"));
+    header_ = parse_safetensors_header(reinterpret_cast<const std::byte*>(bytes_.data()),
+                                       static_cast<int64_t>(bytes_.size()), name);
+  }
   std::filesystem::path dir_;
   std::string bytes_;
   SafetensorsHeader header_;

@@ -11,6 +11,7 @@
 #include "checkpoint/weights.h"
 #include "models/spec/family.h"
 #include "models/spec/presets.h"
+#include "models/spec/seeing_spec.h"
 #include "models/spec/vision_grid.h"
 #include "nn/mlp.h"
 #include "tests/models/golden_batch.h"

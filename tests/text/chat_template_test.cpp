@@ -42,6 +42,7 @@ class RealTemplates : public ::testing::Test {
     input.add_generation_prompt = row["add_generation_prompt"];
     input.continue_final_message = row.value("continue_final_message", false);
     input.now = LocalTime::parse(row.value("now", "2025-07-04T12:34:56"));
+    input.as_given = true;
     return it->second.render(input);
   }
 
@@ -194,6 +195,25 @@ TEST_F(Folders, TheLastMessageIsContinued) {
     messages = bad;
     EXPECT_THROW(keeps.render(input), Error) << bad;
   }
+}
+
+// Templates that write a mark for each image of a message see images where the text has the mark.
+TEST_F(Folders, MarksOfImagesInATextAreParts) {
+  const std::string parts =
+      "{% for m in messages %}[{% for p in m.content %}{% if p.type == 'image' %}<image>\n{% endif %}{% endfor %}"
+      "{% for p in m.content %}{% if p.type == 'text' %}{{ p.text | trim }}{% endif %}{% endfor %}]{% endfor %}";
+  const auto lists = ChatTemplate::from_text(parts, "lists");
+  const Json asked = Json::array({{{"role", "user"}, {"content", "What is <image>?"}}});
+  EXPECT_EQ(render(lists, asked), "[<image>\nWhat is?]");
+  EXPECT_EQ(render(lists, one_), "[hi]");
+  const auto both =
+      ChatTemplate::from_text("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}" + parts +
+                                  "{% endif %}{% endfor %}",
+                              "both");
+  EXPECT_EQ(render(both, one_), "hi");
+  EXPECT_EQ(render(both, asked), "[<image>\nWhat is?]");
+  const auto words = ChatTemplate::from_text("{{ messages[0].content }}", "words");
+  EXPECT_EQ(render(words, asked), "What is <image>?");
 }
 
 TEST_F(Folders, OwnTemplatesSpeakTheirFormats) {

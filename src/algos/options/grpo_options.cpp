@@ -42,7 +42,7 @@ void GrpoOptions::fields(OptionTable& v) {
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
   share_prefix_field(v, share_prefix);
   v("deterministic_rollout", deterministic_rollout,
-    "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
+    "engine and trainer give a token the same bits, in bfloat16 too; a run in which a log-probability differs ends");
   v("max_staleness", max_staleness,
     "rounds that are answered before it is their turn: by weights that are so many rounds old then; 0: by those that "
     "learn from them")

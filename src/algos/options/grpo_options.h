@@ -60,7 +60,8 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   AlgorithmNeeds needs() const {
     return {.rows_apart = !chord_sft_dataset.empty() ? "--chord_sft_dataset"
                           : partial_rollout          ? "--partial_rollout"
-                                                     : ""};
+                                                     : "",
+            .steady_rows = deterministic_rollout};
   }
   std::vector<OtherModel> other_models();  // of --reward_model
   bool brings_rows() const { return replay_rollouts.has_value(); }

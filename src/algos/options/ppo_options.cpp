@@ -41,7 +41,7 @@ void PpoOptions::fields(OptionTable& v) {
     "\"logprobs\"}, one update for each pass over them");
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
   v("deterministic_rollout", deterministic_rollout,
-    "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
+    "engine and trainer give a token the same bits, in bfloat16 too; a run in which a log-probability differs ends");
   v.no_effect({"num_sample_generations"}, "--log_completions true writes the answers of every round");
   v.group("Loss");
   v("num_ppo_epochs", num_ppo_epochs, "times that a round of answers is learnt from")

@@ -40,6 +40,8 @@ struct PpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   int64_t updates() const { return passes() * num_mini_batches; }  // of a round
   std::vector<OtherModel> other_models();
 
+  AlgorithmNeeds needs() const { return {.steady_rows = deterministic_rollout}; }
+
   void fields(OptionTable& v);
   void check() const;
   void check(const LoopOptions& loop, int64_t ranks) const;

@@ -38,9 +38,9 @@ void require_agreement(double worst) {
   require(std::isfinite(worst), Fault::Model,
           "the log-probabilities of an answer are not numbers (inf or nan): ", kDiverged);
   require(worst == 0, Fault::Usage, "--deterministic_rollout true: engine and trainer differ by up to ", worst,
-          " in the log-probability of a token. On a processor with --torch_dtype float32 they do not differ by a bit, "
-          "unless the head has "
-          "an adapter or other processes answer; elsewhere leave the option out, and correct with "
+          " in the log-probability of a token. On a processor they are the same but for attention to chosen tokens, a "
+          "bias or an adapter on the head, and answers of other processes (docs/grpo.md); there leave the option out, "
+          "and correct with "
           "--rollout_importance_sampling_mode token_truncate");
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/clock.h"
 #include "base/digest.h"
@@ -241,6 +242,24 @@ std::vector<Image> MediaReader::views(const std::string& source) const {
   return {};
 }
 
+namespace {
+// How many line feeds a token is; 0: it is another one.
+size_t feeds_in(const std::vector<int32_t>& feeds, int32_t id) {
+  const auto found = std::find(feeds.begin(), feeds.end(), id);
+  return found == feeds.end() ? 0 : static_cast<size_t>(found - feeds.begin()) + 1;
+}
+
+// Line feeds of the text and of a run that meet become one token, that of the text. True: they did, or there are none.
+bool joined_feeds(std::vector<int32_t>& text, const RowMedium& medium, int32_t next) {
+  const auto& feeds = medium.media.line_feeds;
+  if (!feeds || text.empty()) return false;
+  const size_t before = feeds_in(*feeds, text.back()), more = feeds_in(*feeds, next);
+  if (before == 0 || more == 0 || before + more > feeds->size()) return false;
+  text.back() = (*feeds)[before + more - 1];
+  return true;
+}
+}  // namespace
+
 void place_media(Sample& sample, RowMedia media, const Origin& origin) {
   require(sample.token_columns.empty(), Fault::Bug, "media are placed before a loss has columns");
   Sample out;
@@ -251,6 +270,8 @@ void place_media(Sample& sample, RowMedia media, const Origin& origin) {
   for (size_t i = 0; i < sample.ids.size(); ++i) {
     const int32_t id = sample.ids[i];
     if (!is_placeholder(id)) {
+      if (medium > 0 && i > 0 && is_placeholder(sample.ids[i - 1]) && joined_feeds(out.ids, media[medium - 1], id))
+        continue;
       out.ids.push_back(id), out.trained.push_back(sample.trained[i]);
       if (!sample.weights.empty()) out.weights.push_back(sample.weights[i]);
       continue;
@@ -259,13 +280,15 @@ void place_media(Sample& sample, RowMedia media, const Origin& origin) {
       throw RowError(origin, "messages",
                      "the text itself holds a token that stands for a medium; write <image>, <video> or <audio>");
     const PreparedMedia& prepared = media[medium].media;
+    const std::vector<int32_t>& whole = prepared.runs[run];
+    const size_t joined = !whole.empty() && joined_feeds(out.ids, media[medium], whole.front()) ? 1 : 0;
+    const std::span<const int32_t> tokens = std::span(whole).subspan(joined);
     if (run == 0) {
       MediaItem item;
       item.begin = static_cast<int64_t>(out.ids.size());
       item.content = prepared.content, item.digest = prepared.content->digest, item.source = media[medium].source;
       out.media.push_back(std::move(item));
     }
-    const std::vector<int32_t>& tokens = prepared.runs[run];
     const auto first = static_cast<int64_t>(out.ids.size());
     out.ids.insert(out.ids.end(), tokens.begin(), tokens.end());
     out.trained.insert(out.trained.end(), tokens.size(), 0);

@@ -41,4 +41,10 @@ std::span<const MediaItem> media_touching(std::span<const MediaItem> media, int6
   return {first, last};
 }
 
+int64_t end_outside_media(std::span<const MediaItem> media, int64_t begin, int64_t end) {
+  for (const MediaItem& m : media_touching(media, end - 1, end))
+    if (m.begin + m.length > end) return m.begin > begin ? m.begin : m.begin + m.length;
+  return end;
+}
+
 }  // namespace apus

@@ -42,7 +42,8 @@ void Scheduler::add(SequenceSpec wanted) {
   sequences_.emplace(s->id, std::move(s));
 }
 
-StepPlan Scheduler::next() {
+StepPlan Scheduler::next(bool whole_media) {
+  whole_media_ = whole_media;
   StepPlan plan;
   read_outgrown_anew();
   make_room_for_priority();
@@ -126,8 +127,9 @@ void Scheduler::plan_prompts(StepPlan& plan) {
 
 void Scheduler::plan_tokens(StepPlan& plan, const Sequence& s) const {
   const int64_t left = static_cast<int64_t>(s.tokens.size()) - s.computed;
-  const int64_t count = std::min(left, spec_.max_step_tokens - plan.tokens);
+  int64_t count = std::min(left, spec_.max_step_tokens - plan.tokens);
   if (count <= 0) return;
+  if (whole_media_) count = end_outside_media(s.media, s.computed, s.computed + count) - s.computed;
   plan.items.push_back({&s, s.computed, count, count == left});
   plan.tokens += count;
 }

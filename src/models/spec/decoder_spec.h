@@ -12,7 +12,6 @@
 
 #include "models/spec/disk_form.h"
 #include "models/spec/encoder_form.h"
-#include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 #include "nn/attention_form.h"
 #include "nn/norm_kind.h"
@@ -21,6 +20,8 @@
 #include "nn/state_form.h"
 
 namespace apus {
+
+struct SeeingSpec;  // models/spec/seeing_spec.h
 
 struct ModelShape {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0;

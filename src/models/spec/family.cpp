@@ -8,6 +8,7 @@
 #include "base/registry.h"
 #include "models/spec/presets.h"
 #include "models/spec/score_head.h"
+#include "models/spec/seeing_spec.h"
 
 namespace apus {
 

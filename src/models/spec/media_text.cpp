@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "media/mosaic.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/vision_grid.h"
 
@@ -50,10 +51,21 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   require(shape.size() == 4 && shape[0] > 0 && shape[0] < kLargest && shape[1] == v.channels, Fault::Data, "the ",
           media_name(content.type), " is no list of tiles [tiles, ", v.channels, ", side, side]");
   const int64_t step = v.patch * v.merge;
-  require(shape[2] == shape[3] && shape[2] > 0 && shape[2] < kLargest && shape[2] % step == 0, Fault::Data, "the ",
-          media_name(content.type), "'s tiles have ", shape[3], " x ", shape[2],
-          " pixels; they are squares whose side is a multiple of ", step);
-  return patches_of(grid_of(content, spec)) / (v.merge * v.merge);
+  // The last pixels of a side may be none of a patch.
+  const int64_t rest = v.tile % step;
+  require(shape[2] == shape[3] && shape[2] >= step && shape[2] < kLargest && shape[2] % step == rest, Fault::Data,
+          "the ", media_name(content.type), "'s tiles have ", shape[3], " x ", shape[2],
+          " pixels; they are squares whose side is a multiple of ", step, rest > 0 ? str(" and ", rest) : "");
+  if (!spec.mosaic) return patches_of(grid_of(content, spec)) / (v.merge * v.merge);
+  const MosaicForm& mosaic = *spec.mosaic;
+  require(shape[2] == mosaic.side, Fault::Data, "the ", media_name(content.type), "'s tiles have ", shape[2],
+          " pixels a side, this model's have ", mosaic.side);
+  if (shape[0] == 1) return mosaic.cells * mosaic.cells + 1;
+  const ImageSize size{content.came_as[1], content.came_as[0]};
+  require(size.width > 0 && size.height > 0 && shape[0] == mosaic_squares(size, mosaic), Fault::Data, "the ",
+          media_name(content.type), " of ", size.width, " x ", size.height, " pixels has ", shape[0],
+          " tiles, which is not what this model makes of it");
+  return mosaic_cells(size, mosaic).rows(mosaic);
 }
 }  // namespace
 

@@ -18,14 +18,19 @@ class VisionParts {
     std::vector<int64_t> patch = {s_.width, s_.channels, s_.time_patch, s_.patch, s_.patch};
     if (!s_.patch_has_time) patch.erase(patch.begin() + 2);
     const int64_t cells = s_.table_side * s_.table_side;
-    if (n.first) add(Kind::Bare, n.first, {1, 1, s_.width}, false);
-    if (n.first) add(Kind::Bare, n.table, {1, 1 + cells, s_.width}, false);
+    const bool bare_table = n.first && !s_.first_in_table;
+    if (!s_.newline.empty()) put(Kind::Bare, s_.newline, {s_.out}, false);
+    if (n.merger_matrix) put(Kind::Bare, str(s_.merger_name(), ".", n.merger_matrix), {cell(), s_.out}, false);
+    if (n.first) add(Kind::Bare, n.first, s_.first_in_table ? one_row() : std::vector<int64_t>{1, 1, s_.width}, false);
+    if (bare_table) add(Kind::Bare, n.table, {1, 1 + cells, s_.width}, false);
     for (int64_t i = 0; i < s_.layers; ++i)
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
     add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
-    if (cells > 0 && !n.first) add(Kind::Table, n.table, {cells, s_.width}, false);
-    for (int64_t i = 0; i < s_.layers; ++i) block(str(n.blocks, ".", i, "."));
+    if (cells > 0 && !bare_table) add(Kind::Table, n.table, {cells + (n.first ? 1 : 0), s_.width}, false);
+    if (n.norm_in) norm(n.norm_in, s_.width);
+    for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
+    if (n.norm_out) norm(n.norm_out, s_.width);
     if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, true);
     if (s_.words > 0)
       words();
@@ -46,7 +51,18 @@ class VisionParts {
     add(Kind::Linear, name, {out, in}, bias);
   }
   void norm(const std::string& name, int64_t size) { add(Kind::Norm, name, {size}, false); }
-  void block(const std::string& b) {
+  std::vector<int64_t> one_row() const { return {s_.width}; }
+  // unread: it stands in the file, and nothing reads it.
+  void block(const std::string& b, bool unread) {
+    const size_t before = parts_.size();
+    parts_of_block(b);
+    for (size_t i = before; unread && i < parts_.size(); ++i) {
+      TowerPart& part = parts_[i];
+      part.bias |= part.kind == Kind::Norm && part.norm.kind == NormKind::MeanAndBias;
+      part.kind = Kind::Idle;
+    }
+  }
+  void parts_of_block(const std::string& b) {
     const VisionNames& n = s_.names;
     norm(b + n.norm1, s_.width);
     norm(b + n.norm2, s_.width);
@@ -57,18 +73,22 @@ class VisionParts {
     }
     for (const char* each : {n.q_norm, n.k_norm})
       if (each) put(Kind::Norm, str(s_.name, ".", b, each), {s_.width}, false, s_.qk_norm);
-    linear(b + n.proj, s_.width, s_.width);
-    if (n.gate) linear(b + n.gate, s_.width, s_.ffn);
-    linear(b + n.up, s_.width, s_.ffn);
-    linear(b + n.down, s_.ffn, s_.width);
+    linear(b + n.proj, s_.width, s_.width, s_.block_bias);
+    if (n.gate) linear(b + n.gate, s_.width, s_.ffn, s_.block_bias);
+    linear(b + n.up, s_.width, s_.ffn, s_.block_bias);
+    linear(b + n.down, s_.ffn, s_.width, s_.block_bias);
   }
-  int64_t cell() const { return s_.width * s_.merge * s_.merge; }
+  int64_t cell() const { return s_.cell_width(); }
   void merger(const std::string& m, bool norm_first) {
-    const int64_t inner = s_.merger_inner > 0 ? s_.merger_inner : cell();
-    put(Kind::Norm, m + s_.names.merger_norm, {norm_first ? s_.width : cell()}, false,
-        s_.merger_norm.value_or(s_.norm));
-    put(Kind::Linear, m + s_.names.merger_in, {inner, cell()}, true);
-    put(Kind::Linear, m + s_.names.merger_out, {s_.out, inner}, true);
+    const VisionNames& n = s_.names;
+    const int64_t read = n.merger_cells ? s_.width : cell();
+    const int64_t inner = !n.merger_out ? s_.out : s_.merger_inner > 0 ? s_.merger_inner : read;
+    if (n.merger_norm)
+      put(Kind::Norm, m + n.merger_norm, {norm_first ? s_.width : cell()}, false, s_.merger_norm.value_or(s_.norm));
+    if (n.merger_cells) put(Kind::Linear, m + n.merger_cells, {s_.width, cell()}, false);
+    if (n.merger_matrix) return;
+    put(Kind::Linear, m + n.merger_in, {inner, read}, s_.merger_bias);
+    if (n.merger_out) put(Kind::Linear, m + n.merger_out, {s_.out, inner}, s_.merger_bias);
   }
   void words() {
     const int64_t known = s_.words - VisionSpec::kMarks;

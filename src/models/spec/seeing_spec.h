@@ -35,6 +35,8 @@ struct VisionNames {
   const char *patches = "patch_embed.proj", *table = "pos_embed", *blocks = "blocks";
   // Null: no row of its own stands before a picture's patches.
   const char* first = nullptr;
+  // Of norms before the first block and behind the last one. Null: there is none.
+  const char *norm_in = nullptr, *norm_out = nullptr;
   const char *norm1 = "norm1", *norm2 = "norm2", *proj = "attn.proj";
   // Of queries and keys, over all heads. Null: they are not normalised.
   const char *q_norm = nullptr, *k_norm = nullptr;
@@ -48,9 +50,16 @@ struct VisionNames {
   // Null: the feed-forward has no gate.
   const char* gate = nullptr;
   const char *up = "mlp.fc1", *down = "mlp.fc2";
+  // Null: there is none, and what comes before is what the merger gives. `merger_cells` is a linear layer that brings a
+  // cell to the tower's width; `merger_matrix` stands for both layers, bare, its inputs as rows.
   const char *merger_norm = "ln_q", *merger_in = "mlp.0", *merger_out = "mlp.2";
+  const char *merger_cells = nullptr, *merger_matrix = nullptr;
   const char* deep_mergers = "deepstack_merger_list";
 };
+
+// How the rows of merge x merge patches become one: one behind the other; the first numbers of all, then the second
+// ones; their mean.
+enum class CellForm { Joined, ByNumber, Mean };
 
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
@@ -59,9 +68,13 @@ struct VisionSpec {
   // Of the merger, where it does not lie in the tower.
   std::string merger = "";
   int64_t width = 0, layers = 0, heads = 0, ffn = 0;
+  // Behind them so many are in the file that nothing reads.
+  int64_t unread_layers = 0;
   // The width of the rows that it gives: that of the decoder.
   int64_t out = 0;
   int64_t channels = 3, patch = 0, time_patch = 2, merge = 2;
+  // The row before a picture's patches is a vector, and its position the first entry of the table; else both are bare.
+  bool first_in_table = false;
   bool patch_bias = false;
   // Whether the weight that reads patches has a dimension for frames of their own.
   bool patch_has_time = true;
@@ -69,7 +82,12 @@ struct VisionSpec {
   int64_t tile = 0;
   // Queries and keys are turned by the patch's row and column.
   bool turned = true;
+  double turn_base = 1e4;
+  // Rows and columns take turns in the angles' speeds; else both have all of the same ones.
+  bool turns_alternate = false;
   bool qkv_bias = true;
+  // Of what follows attention, and of the feed-forward.
+  bool block_bias = true;
   NormSpec norm = {NormKind::MeanAndBias, 1e-6};
   // Of queries and keys, where names say that they are normalised.
   NormSpec qk_norm = {NormKind::Rms, 1e-6};
@@ -84,6 +102,10 @@ struct VisionSpec {
   std::optional<NormSpec> merger_norm = {};
   // Between the merger's two layers; 0: as wide as a cell.
   int64_t merger_inner = 0;
+  bool merger_bias = true;
+  CellForm cells = CellForm::Joined;
+  // The whole name of a bare row that ends each line of a mosaic; "": there is none.
+  std::string newline = "";
   // Above 0: what the tower gives are shares of so many words of its own, the rows of the table `word_table`. The last
   // kMarks of them are no cell's: they stand for the tokens from kFirstMark downward.
   int64_t words = 0;
@@ -96,6 +118,7 @@ struct VisionSpec {
   std::vector<int64_t> deep_layers = {};
 
   int64_t head_size() const { return width / heads; }
+  int64_t cell_width() const { return cells == CellForm::Mean ? width : width * merge * merge; }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
   std::string merger_name() const { return merger.empty() ? name + ".merger" : merger; }
 };
@@ -117,6 +140,7 @@ enum class TimeRule {
 };
 
 struct HearingSpec;  // models/spec/hearing_spec.h
+struct MosaicForm;   // media/mosaic.h
 
 // Of tokens: the files leave their numbers to the tokenizer. An item's first token is it then.
 constexpr int64_t kTokenizersChoice = INT64_MIN;
@@ -133,6 +157,10 @@ struct SeeingSpec {
   double seconds_per_turn = 0;
   TimeRule time = TimeRule::Steps;
   double positions_per_second = 2;
+  // Tokens of an image that stand together see each other, also those behind them.
+  bool sees_ahead = false;
+  // Tiles of an image are one of all of it and a grid of it once more. Null: each stands for itself.
+  std::shared_ptr<const MosaicForm> mosaic = nullptr;
   // Beginnings of parameters' names by what they are for: what --freeze_llm, --freeze_vit and --freeze_aligner mean.
   std::vector<std::string> language, tower, aligner;
   // How files hold its tensors. The first is how new ones are written.

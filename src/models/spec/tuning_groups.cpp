@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/nearest.h"
+#include "models/spec/seeing_spec.h"
 
 namespace apus {
 

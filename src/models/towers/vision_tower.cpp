@@ -43,16 +43,22 @@ at::Tensor index_tensor(const std::vector<int64_t>& values, at::Device device) {
 
 // The first half of the angles follows the patch's row, the second its column. Computed on the host in f32, as the
 // original implementation holds them.
-Turn turn_of(const PatchPlaces& places, int64_t head_size, at::Device device) {
-  const int64_t patches = std::ssize(places.row), half = head_size / 4;
-  std::vector<float> inverse;
-  for (int64_t k = 0; k < half; ++k)
-    inverse.push_back(1 / std::pow(10000.0F, static_cast<float>(2 * k) / static_cast<float>(2 * half)));
+Turn turn_of(const PatchPlaces& places, const VisionSpec& spec, at::Device device) {
+  const int64_t patches = std::ssize(places.row), half = spec.head_size() / 4;
+  const auto speeds = [&](int64_t first) {
+    const int64_t every = spec.turns_alternate ? 4 : 2, of = spec.turns_alternate ? 4 * half : 2 * half;
+    std::vector<float> out;
+    for (int64_t k = 0; k < half; ++k)
+      out.push_back(1 / std::pow(static_cast<float>(spec.turn_base),
+                                 static_cast<float>(every * k + first) / static_cast<float>(of)));
+    return out;
+  };
+  const std::vector<float> of_rows = speeds(0), of_columns = spec.turns_alternate ? speeds(2) : of_rows;
   at::Tensor cos = at::empty({patches, 2 * half}, at::kFloat), sin = at::empty({patches, 2 * half}, at::kFloat);
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
   for (int64_t n = 0; n < patches; ++n)
     for (const auto* axis : {&places.row, &places.column})
-      for (const float each : inverse) {
+      for (const float each : axis == &places.row ? of_rows : of_columns) {
         const float angle = static_cast<float>((*axis)[static_cast<size_t>(n)]) * each;
         *c++ = static_cast<float>(std::cos(static_cast<double>(angle)));
         *s++ = static_cast<float>(std::sin(static_cast<double>(angle)));
@@ -60,6 +66,16 @@ Turn turn_of(const PatchPlaces& places, int64_t head_size, at::Device device) {
   return {cos.to(device), sin.to(device)};
 }
 }  // namespace
+
+at::Tensor patches_of_planes(const at::Tensor& pictures, const VisionSpec& v) {
+  const int64_t n = pictures.size(0), step = v.patch * v.merge;
+  const int64_t rows = pictures.size(2) / step, columns = pictures.size(3) / step;
+  return pictures.narrow(2, 0, rows * step)
+      .narrow(3, 0, columns * step)
+      .reshape({n, v.channels, rows, v.merge, v.patch, columns, v.merge, v.patch})
+      .permute({0, 2, 5, 3, 6, 1, 4, 7})
+      .reshape({-1, v.patch_numbers()});
+}
 
 // Runs of patches that see each other.
 struct VisionTower::Segments {
@@ -80,10 +96,13 @@ struct VisionTower::Layout {
 VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec_(spec) {
   const auto name = [&](const std::string& part) { return spec.name + "." + part; };
   patches_ = &parts.table(name(spec.names.patches));
-  if (spec.names.first)
-    first_ = &parts.bare(name(spec.names.first)), first_and_positions_ = &parts.bare(name(spec.names.table));
+  if (spec.names.first) first_ = &parts.bare(name(spec.names.first));
+  if (spec.names.first && !spec.first_in_table)
+    first_and_positions_ = &parts.bare(name(spec.names.table));
   else if (spec.table_side > 0)
     positions_ = &parts.table(name(spec.names.table));
+  if (spec.names.norm_in) norm_in_ = &parts.norm(name(spec.names.norm_in));
+  if (spec.names.norm_out) norm_out_ = &parts.norm(name(spec.names.norm_out));
   for (int64_t i = 0; i < spec.layers; ++i) {
     const VisionNames& n = spec.names;
     const auto own = [&](const char* what) { return name(str(n.blocks, ".", i, ".", what)); };
@@ -111,8 +130,14 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
     blocks_.push_back(b);
   }
   const auto merger = [&](const std::string& m, bool norm_first) {
-    return Merger{&parts.norm(m + spec.names.merger_norm), &parts.linear(m + spec.names.merger_in),
-                  spec.words > 0 ? nullptr : &parts.linear(m + spec.names.merger_out), norm_first};
+    const VisionNames& n = spec.names;
+    const auto linear = [&](const char* what) { return what ? &parts.linear(m + what) : nullptr; };
+    return Merger{n.merger_norm ? &parts.norm(m + n.merger_norm) : nullptr,
+                  linear(n.merger_cells),
+                  linear(n.merger_matrix ? nullptr : n.merger_in),
+                  linear(n.merger_matrix || spec.words > 0 ? nullptr : n.merger_out),
+                  n.merger_matrix ? &parts.bare(m + n.merger_matrix) : nullptr,
+                  norm_first};
   };
   merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
   if (spec.words > 0) words_ = &parts.table(spec.word_table);
@@ -125,7 +150,7 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
   if (spec_.window == 0) {
     std::vector<int32_t> ends = frame_ends(grids);
     for (size_t i = 0; first_ && i < ends.size(); ++i) ends[i] += static_cast<int32_t>(i);
-    return {spec_.turned ? turn_of(places, spec_.head_size(), device) : Turn(), {ends, device}, {{0}, device}, {}, {}};
+    return {spec_.turned ? turn_of(places, spec_, device) : Turn(), {ends, device}, {{0}, device}, {}, {}};
   }
   const Windows windows = windows_of(grids, spec_.merge, spec_.window);
   const int64_t cell = spec_.merge * spec_.merge;
@@ -140,7 +165,7 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
     }
   }
   // A window stays within its frame, so frames are the same runs in both orders.
-  return {turn_of(ordered, spec_.head_size(), device),
+  return {turn_of(ordered, spec_, device),
           {frame_ends(grids), device},
           {windows.ends, device},
           index_tensor(order, device),
@@ -158,8 +183,8 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
 // With learned positions added.
 at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
   const TablePlaces places = (spec_.table_cubic ? table_cubic : table_corners)(grids, spec_.merge, spec_.table_side);
-  const at::Tensor table =
-      first_ ? first_and_positions_->data[0].narrow(0, 1, spec_.table_side * spec_.table_side) : positions_->weight();
+  const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
+  const at::Tensor table = all.narrow(0, first_ ? 1 : 0, spec_.table_side * spec_.table_side);
   at::Tensor sum;
   for (size_t k = 0; k < places.entry.size(); ++k) {
     const at::Tensor share = at::tensor(places.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
@@ -172,7 +197,8 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
 
 // All pictures have one size.
 at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures) const {
-  const at::Tensor first = (first_->data[0] + first_and_positions_->data[0].narrow(0, 0, 1)).unsqueeze(0);
+  const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
+  const at::Tensor first = (first_->data.reshape({1, -1}) + all.narrow(0, 0, 1)).unsqueeze(0);
   const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
   return at::cat({first.expand({pictures, 1, spec_.width}), x}, 1).reshape({-1, spec_.width});
 }
@@ -197,13 +223,27 @@ at::Tensor VisionTower::fed(const Block& b, const at::Tensor& x_ND, const Step& 
   return (*b.down)(b.gate ? activated(spec_.act, (*b.gate)(x_ND, s)) * up : activated(spec_.act, up), s);
 }
 
-// Four neighbours become one row. Their rows stand one behind the other.
+// The rows of neighbours stand one behind the other, and become one.
+at::Tensor VisionTower::cells_of(const at::Tensor& x_ND) const {
+  const at::Tensor x_MnD = x_ND.reshape({-1, spec_.merge * spec_.merge, spec_.width});
+  switch (spec_.cells) {
+    case CellForm::Mean:
+      return x_MnD.mean(1);
+    case CellForm::ByNumber:
+      return x_MnD.transpose(1, 2).reshape({-1, spec_.cell_width()});
+    case CellForm::Joined:
+      break;
+  }
+  return x_MnD.reshape({-1, spec_.cell_width()});
+}
+
 at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
-  const int64_t cell = spec_.width * spec_.merge * spec_.merge;
-  const auto cells = [&](const at::Tensor& x) { return x.reshape({-1, cell}); };
-  const at::Tensor x_MC = m.norm_first ? cells((*m.norm)(x_ND)) : (*m.norm)(cells(x_ND));
+  at::Tensor x_MC = cells_of(m.norm && m.norm_first ? (*m.norm)(x_ND) : x_ND);
+  if (m.norm && !m.norm_first) x_MC = (*m.norm)(x_MC);
   const Step s = step_of(x_MC.size(0));
-  const at::Tensor y_MD = (*m.out)(at::gelu((*m.in)(x_MC, s)), s);
+  if (m.cells) x_MC = (*m.cells)(x_MC, s);
+  at::Tensor y_MD = m.matrix ? at::matmul(x_MC, m.matrix->data) : (*m.in)(x_MC, s);
+  if (m.out) y_MD = (*m.out)(at::gelu(y_MD), s);
   return l.cell_back.defined() ? at::index_select(y_MD, 0, l.cell_back) : y_MD;
 }
 
@@ -236,6 +276,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   int64_t pictures = 0;
   for (const Grid& g : grids) pictures += g[0];
   if (first_) x_ND = with_first_rows(x_ND, pictures);
+  if (norm_in_) x_ND = (*norm_in_)(x_ND);
   const Step s = step_of(x_ND.size(0));
   Sight sight;
   sight.late_MD.resize(deep_mergers_.size());
@@ -251,6 +292,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
     const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
     x_ND = x.narrow(1, 1, x.size(1) - 1).reshape({-1, spec_.width});
   }
+  if (norm_out_) x_ND = (*norm_out_)(x_ND);
   sight.row_MD = words_ ? in_words(x_ND, l, step_of) : merged(merger_, x_ND, l, step_of);
   return sight;
 }

@@ -15,6 +15,9 @@ struct Sight {
   std::vector<at::Tensor> late_MD;  // the same for the decoder's first layers
 };
 
+// Pictures [pictures, channels, height, width] as rows of patches, in the order that vision_grid tells.
+at::Tensor patches_of_planes(const at::Tensor& pictures, const VisionSpec& spec);
+
 class VisionTower {
  public:
   // `parts` hold its modules, and live as long.
@@ -41,7 +44,8 @@ class VisionTower {
   };
   struct Merger {
     const Norm* norm;
-    const Linear *in, *out = nullptr;
+    const Linear *cells, *in, *out;
+    const Param* matrix;
     bool norm_first;  // before cells are put together, or behind that
   };
   struct Segments;
@@ -53,13 +57,17 @@ class VisionTower {
   at::Tensor through(const Block& block, at::Tensor x_ND, const Layout& l, const Step& s) const;
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
   at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
+  at::Tensor cells_of(const at::Tensor& x_ND) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
   at::Tensor in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
 
   const VisionSpec spec_;
   const Table *patches_, *positions_ = nullptr, *words_ = nullptr;
-  // A row that stands before each picture's patches, and positions with its own before the others. Null: there is none.
+  // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
+  // Null: there is none.
   const Param *first_ = nullptr, *first_and_positions_ = nullptr;
+  // Before the first block and behind the last one. Null: there is none.
+  const Norm *norm_in_ = nullptr, *norm_out_ = nullptr;
   std::vector<Block> blocks_;
   Merger merger_;
   std::vector<Merger> deep_mergers_;

@@ -38,6 +38,7 @@ struct AlgorithmNeeds {
   std::string whole_logits = {};  // the probabilities of all words at once
   std::string one_process = {};   // a figure over rows, kept where their losses are known
   std::string rows_apart = {};    // rows that one process has by itself
+  bool steady_rows = false;       // the engine's answers have the very bits of the trainer's (ops/steady_rows.h)
 };
 
 // The options of one algorithm, whatever struct they are: it describes itself with fields(OptionTable&), and may have

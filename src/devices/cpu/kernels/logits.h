@@ -78,11 +78,14 @@ class Logits {
 
   // Each of the blocks_of(vocabulary) blocks holds block_size() floats.
   // softcap above 0: logits are bent to softcap * tanh(logit / softcap), before they are scaled.
-  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float softcap, std::vector<float*> blocks)
+  // in_place: the sums of weights that are multiplied where they lie, as an engine multiplies them.
+  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float softcap, bool in_place,
+         std::vector<float*> blocks)
       : heads_(std::move(heads)),
         vocabulary_(vocabulary),
         scale_(scale),
         softcap_(softcap),
+        in_place_(in_place && sizeof(E) == 2 && heads_.size() == 1 && !kernels().multiply_rows),
         logits_(std::move(blocks)),
         blocks_(blocks_of(vocabulary)) {}
 
@@ -161,7 +164,26 @@ class Logits {
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
   float* block_at(int64_t block) const { return logits_[static_cast<size_t>(block)]; }
 
+  void dots_in_place(int64_t block, const HiddenRows<E>& hidden) const {
+    const HeadMatrix<E>& m = heads_[0];
+    float* const space = scratch(kRows, std::max(m.width + 32, kDotStretch * kDotBatch));
+    row_kernels<E>().dots(n_, columns(block), m.width, hidden.rows, hidden.stride,
+                          m.rows + block * kVocabularyBlock * m.stride, m.stride, block_at(block), kLogitStride, space);
+  }
+
   void block_logits(int64_t block, const Hidden& hidden, RowStatistics* parts) const {
+    if (in_place_)
+      dots_in_place(block, hidden[0]);
+    else
+      multiply_panels(block, hidden);
+    if (softcap_ > 0)
+      for (int64_t i = 0; i < n_; ++i)
+        kernels().tanh_of(columns(block), 1 / softcap_, softcap_, block_at(block) + i * kLogitStride);
+    for (int64_t i = 0; i < n_; ++i)
+      kernels().row_statistics(columns(block), block_at(block) + i * kLogitStride, scale_, parts + i);
+  }
+
+  void multiply_panels(int64_t block, const Hidden& hidden) const {
     const E* rows[kPanel];
     for (size_t h = 0; h < heads_.size(); ++h) {
       const HeadMatrix<E>& m = heads_[h];
@@ -174,11 +196,6 @@ class Logits {
         left.times(panel, block_at(block) + c, kLogitStride, h > 0);
       }
     }
-    if (softcap_ > 0)
-      for (int64_t i = 0; i < n_; ++i)
-        kernels().tanh_of(columns(block), 1 / softcap_, softcap_, block_at(block) + i * kLogitStride);
-    for (int64_t i = 0; i < n_; ++i)
-      kernels().row_statistics(columns(block), block_at(block) + i * kLogitStride, scale_, parts + i);
   }
 
   // parts: this row's statistics of block b at parts[b * n].
@@ -263,6 +280,7 @@ class Logits {
   std::vector<HeadMatrix<E>> heads_;
   int64_t vocabulary_, n_ = 0;
   float scale_, softcap_;
+  bool in_place_;
   std::vector<float*> logits_;
   int64_t blocks_;
 };

@@ -14,6 +14,7 @@
 #include "devices/cpu/ops/tensors.h"
 #include "ops/head_chunks.h"
 #include "ops/op.h"
+#include "ops/steady_rows.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {
@@ -64,7 +65,7 @@ class HeadPass {
                       kVocabularyBlock),
         sides_(sides(tokens, head, low_head, need, step_, !keeps_)),
         logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), static_cast<float>(softcap),
-                make_space()) {
+                ops::steady_rows(), make_space()) {
     int64_t widths = 0;
     for (const Side& s : sides_) widths += s.head.size(1);
     if (needed()) sums_ = floats(Logits<E>::backward_space(step_, widths));

@@ -20,6 +20,7 @@
 #include "devices/cpu/ops/panels.h"
 #include "devices/cpu/ops/tensors.h"
 #include "devices/cpu/parallel.h"
+#include "ops/op.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {
@@ -90,9 +91,9 @@ void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, co
   });
 }
 
-// y [m, n] of x [m, k] (rows ldx apart) and the n rows of w (ldw apart).
-template <class E>
-void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w, int64_t ldw, const float* bias, E* y,
+// y [m, n] of x [m, k] (rows ldx apart) and the n rows of w (ldw apart). Y: E, or float where sums are not rounded.
+template <class E, class Y>
+void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w, int64_t ldw, const float* bias, Y* y,
                        int64_t n) {
   const int64_t row_blocks = (m + kRowBlock - 1) / kRowBlock, block = (m + row_blocks - 1) / row_blocks;
   const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 128),
@@ -104,14 +105,15 @@ void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w
       const int64_t row = item % row_blocks * block, rows = std::min(block, m - row);
       const int64_t first = item / row_blocks * chunk, columns = std::min(chunk, n - first);
       kernel.dots(rows, columns, k, x + row * ldx, ldx, w + first * ldw, ldw, sums, chunk, space);
-      kernel.finish(rows, columns, sums, chunk, bias ? bias + first : nullptr, y + row * n + first, n);
+      row_kernels<Y>().finish(rows, columns, sums, chunk, bias ? bias + first : nullptr, y + row * n + first, n);
     }
   });
 }
 
 // The same, bit for bit, for many rows: each 32 weights are widened and turned for 512 rows at once.
+template <class Y>
 void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias,
-                       bf16* y, int64_t n) {
+                       Y* y, int64_t n) {
   const int64_t row_blocks = (m + kTurnedRows - 1) / kTurnedRows, block = (m + row_blocks - 1) / row_blocks;
   const int64_t apart = padded_depth<bf16>(k) + 16;  // not a multiple of 4096 bytes
   const at::Tensor spread = at::empty({block, apart}, at::kFloat);
@@ -125,7 +127,7 @@ void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
       for (int64_t first = begin * kPanel; first < std::min(n, end * kPanel); first += kPanel) {
         const int64_t outputs = std::min(kPanel, n - first);
         kernels().lanes(rows, outputs, k, data<float>(spread), apart, w + first * ldw, ldw, sums, space);
-        kernels().b16.finish(rows, outputs, sums, kPanel, bias ? bias + first : nullptr, y + row * n + first, n);
+        row_kernels<Y>().finish(rows, outputs, sums, kPanel, bias ? bias + first : nullptr, y + row * n + first, n);
       }
     });
   }
@@ -141,9 +143,19 @@ void copy_filled(const bf16* from, int64_t apart, int64_t rows, int64_t k, int64
 // by columns: the weights lie in rows already, so x is the packed one, and the product comes out turned. Any number of
 // rows goes this way, one as well: tiles add in an order of their own.
 
+// y [columns][m] of c [m][columns]'.
+void finish_turned(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, bf16* y, int64_t ldy) {
+  kernels().finish_turned(m, columns, c, ldc, bias, y, ldy);
+}
+void finish_turned(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, float* y, int64_t ldy) {
+  for (int64_t j = 0; j < columns; ++j)
+    for (int64_t i = 0; i < m; ++i) y[j * ldy + i] = c[i * ldc + j] + (bias ? bias[i] : 0);
+}
+
 // Up to 16 rows of x: tiles no wider than that, whose rows are a pair of inputs of each; one row is as it should be.
+template <class Y>
 void multiply_few_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw,
-                           const float* bias, bf16* y, int64_t n) {
+                           const float* bias, Y* y, int64_t n) {
   const int64_t depth = padded_depth<bf16>(k);
   const bf16* pairs = paired_rows(x, ldx, m, k, kRows);
   const int64_t chunk = std::clamp<int64_t>(n / (threads() * 12) / kPanel * kPanel, kPanel, 512);
@@ -164,17 +176,18 @@ void multiply_few_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, con
       }
       const float* added = bias ? bias + first : nullptr;
       if (m == 1)
-        kernels().b16.finish(1, outputs, sums, outputs, added, y + first, n);
+        row_kernels<Y>().finish(1, outputs, sums, outputs, added, y + first, n);
       else
-        kernels().finish_turned(outputs, m, sums, m, added, y + first, n);
+        finish_turned(outputs, m, sums, m, added, y + first, n);
     }
   });
 }
 
 // 32 outputs at a time: few rows of x need them once, from where they lie; for many they are first copied side by side,
 // where their distance in memory (4096 bytes are a bad one) costs nothing.
+template <class Y>
 void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias,
-                       bf16* y, int64_t n) {
+                       Y* y, int64_t n) {
   const at::Tensor columns = packed_as_columns(x, ldx, m, k);
   const auto* packed = data<bf16>(columns);
   const int64_t panels = (m + kPanel - 1) / kPanel, depth = padded_depth<bf16>(k), most_panels = kTurnedRows / kPanel;
@@ -214,12 +227,44 @@ void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
       for (int64_t j = first; j < last; j += kPanel)
         for (int64_t p = 0; p < here; ++p) {
           const int64_t row = (panel + p) * kPanel;
-          kernels().finish_turned(std::min(kPanel, last - j), std::min(kPanel, m - row),
-                                  sums + ((j - first) * block + p * kPanel) * kPanel, kPanel, bias ? bias + j : nullptr,
-                                  y + row * n + j, n);
+          finish_turned(std::min(kPanel, last - j), std::min(kPanel, m - row),
+                        sums + ((j - first) * block + p * kPanel) * kPanel, kPanel, bias ? bias + j : nullptr,
+                        y + row * n + j, n);
         }
     }
   });
+}
+
+// The bias in f32; null: there is none.
+template <class E>
+const float* wide_bias(const OptionalTensor& bias, const at::Tensor& x, int64_t out) {
+  if (!bias.has_value() || !bias->defined()) return nullptr;
+  require(bias->numel() == out && bias->scalar_type() == x.scalar_type(), Fault::Bug,
+          "packed_linear: bias of another size or type");
+  float* wide = scratch(kBias, out);
+  const at::Tensor flat = bias->contiguous();
+  row_kernels<E>().widen(out, data<E>(flat), wide);
+  return wide;
+}
+
+// y [rows, out] of weights [out, in] where they lie.
+template <class E, class Y>
+void multiply_plain(const at::Tensor& rows, const at::Tensor& weight, const float* bias, Y* y) {
+  const auto multiply = [&] {
+    if constexpr (sizeof(E) == 2) {
+      if (kernels().multiply_rows) return rows.size(0) <= kFewRows ? multiply_few_by_tiles<Y> : multiply_by_tiles<Y>;
+      if (rows.size(0) >= kManyRows && kernels().lanes) return multiply_in_lanes<Y>;
+    }
+    return multiply_in_place<E, Y>;
+  }();
+  multiply(data<E>(rows), rows.stride(0), rows.size(0), rows.size(1), data<E>(weight), weight.stride(0), bias, y,
+           weight.size(0));
+}
+
+at::Tensor empty_product(const at::Tensor& x, int64_t out, at::ScalarType type) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = out;
+  return at::empty(shape, x.options().dtype(type));
 }
 
 template <class E>
@@ -236,35 +281,23 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
     filled.narrow(1, 0, in).copy_(rows);
     rows = filled;
   }
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.back() = out;
-  const at::Tensor y = at::empty(shape, x.options());
-  const float* wide_bias = nullptr;
-  if (bias.has_value() && bias->defined()) {
-    require(bias->numel() == out && bias->scalar_type() == x.scalar_type(), Fault::Bug,
-            "packed_linear: bias of another size or type");
-    float* wide = scratch(kBias, out);
-    const at::Tensor flat = bias->contiguous();
-    row_kernels<E>().widen(out, data<E>(flat), wide);
-    wide_bias = wide;
-  }
+  const at::Tensor y = empty_product(x, out, x.scalar_type());
+  const float* const added = wide_bias<E>(bias, x, out);
   if (y.numel() == 0) return y;
-  if constexpr (sizeof(E) == 2) {
-    const bool many = rows.size(0) >= kManyRows && kernels().lanes;
-    if (in_place && (kernels().multiply_rows || many)) {
-      const auto multiply = !kernels().multiply_rows   ? multiply_in_lanes
-                            : rows.size(0) <= kFewRows ? multiply_few_by_tiles
-                                                       : multiply_by_tiles;
-      multiply(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias,
-               data<E>(y), out);
-      return y;
-    }
-  }
   if (in_place)
-    multiply_in_place<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias,
-                         data<E>(y), out);
+    multiply_plain<E>(rows, packed, added, data<E>(y));
   else
-    multiply<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), wide_bias, data<E>(y), out);
+    multiply<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), added, data<E>(y), out);
+  return y;
+}
+
+// In f32, as the sums are, of bf16.
+at::Tensor wide_linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
+  if (x.scalar_type() != at::kBFloat16 || weight.scalar_type() != at::kBFloat16 || x.dim() == 0)
+    return Reference<decltype(wide_linear)>::call("apus::wide_linear", x, weight, bias);
+  const at::Tensor y = empty_product(x, weight.size(0), at::kFloat), rows = as_rows(x), plain = as_rows(weight);
+  const float* const added = wide_bias<bf16>(bias, x, weight.size(0));
+  if (y.numel() > 0) multiply_plain<bf16>(rows, plain, added, data<float>(y));
   return y;
 }
 
@@ -281,4 +314,5 @@ at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const Op
 TORCH_LIBRARY_IMPL(apus, CPU, m) {
   m.impl("pack_linear", apus::cpu::pack_linear);
   m.impl("packed_linear", apus::cpu::packed_linear);
+  m.impl("wide_linear", apus::cpu::wide_linear);
 }

@@ -3,7 +3,8 @@
 // its work, and then runs on panels, a fifth faster than where weights lie. Few rows of f32 pack a panel at a time
 // while it is in the cache: the additions are those of many rows, so that an engine over the weights that are trained
 // gives each token the bits that training gives it. Few rows of bf16 take the weights as they are. Where oneDNN has an
-// instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used.
+// instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used. Where rows are to be
+// steady (ops/steady_rows.h), all rows of bf16 take the weights as they are: the sums are those of few rows.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -19,6 +20,7 @@
 #include "devices/cpu/parallel.h"
 #include "ops/op.h"
 #include "ops/ops.h"
+#include "ops/steady_rows.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {
@@ -157,6 +159,9 @@ at::Tensor product_by_panels(const at::Tensor& x, const at::Tensor& weight, cons
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
+  const bool steady = ops::steady_rows() && x.scalar_type() == at::kBFloat16;
+  if (steady && weight.scalar_type() == x.scalar_type() && x.dim() > 0)
+    return product(x, as_rows(weight), or_undefined(bias), weight.size(0));
   if (!ours_is_faster(x.scalar_type()) || weight.scalar_type() != x.scalar_type() || x.dim() == 0)
     return Reference<Linear>::call("apus::linear", x, weight, bias);
   if (!worthwhile(x, weight.size(0), kForward) && x.scalar_type() == at::kFloat && x.numel() > 0)

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llava 1.5: a picture as one square; with Pixtral's tower it sees as Pixtral does. Llava 1.6 and OneVision: one square
+// and a grid of them.
+#include "base/error.h"
+#include "media/mosaic.h"
+#include "media/square.h"
+
+namespace apus {
+
+namespace {
+
+class LlavaProcessor : public MediaProcessor {
+ public:
+  explicit LlavaProcessor(const MediaCheckpoint& c)
+      : MediaProcessor(c.max_pixels),
+        square_(c, kClipScale, Filter::Bicubic, of_tower(c, "image_size", 336)),
+        token_(c.token("<image>", "image_token_index")) {
+    const int64_t cells = square_.side() / std::max<int64_t>(of_tower(c, "patch_size", 14), 1);
+    tokens_ = static_cast<size_t>(cells * cells);
+  }
+  ImageSize seen_size(ImageSize) const override { return {square_.side(), square_.side()}; }
+  std::vector<int32_t> media_tokens() const override { return {token_}; }
+  std::string grid_name(MediaType) const override { return ""; }
+
+ protected:
+  std::vector<Image> seen(const Image& image) const override { return {square_(image)}; }
+  PreparedMedia prepared_image(const Image& image) const override {
+    PreparedMedia out{square_.content(seen(image), "llava"), "<image>", token_, {}};
+    out.runs.emplace_back(tokens_, token_);
+    return out;
+  }
+
+ private:
+  SquareForm square_;
+  int32_t token_;
+  size_t tokens_ = 0;
+};
+
+class MosaicProcessor : public MediaProcessor {
+ public:
+  explicit MosaicProcessor(const MediaCheckpoint& c)
+      : MediaProcessor(c.max_pixels),
+        form_(read_mosaic(c.config, of_tower(c, "image_size", 336),
+                          of_tower(c, "image_size", 336) / std::max<int64_t>(of_tower(c, "patch_size", 14), 1))),
+        scale_(pixel_scale(c.preprocessor, c.config["model_type"] == "llava_next" ? kClipScale : kHalfScale)),
+        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
+        token_(c.token("<image>", "image_token_index")) {}
+  ImageSize seen_size(ImageSize size) const override { return fitted_size(size, best_size(size, form_.sizes)); }
+  std::vector<int32_t> media_tokens() const override { return {token_}; }
+  std::string grid_name(MediaType) const override { return ""; }
+
+ protected:
+  std::vector<Image> seen(const Image& image) const override {
+    const ImageSize own{image.width, image.height}, ground = best_size(own, form_.sizes), size = seen_size(own);
+    const Image large = laid_on(resized(image, size.width, size.height, filter_), ground,
+                                (ground.width - size.width) / 2, (ground.height - size.height) / 2, {});
+    std::vector<Image> out{resized(image, form_.side, form_.side, filter_)};
+    for (int64_t y = 0; y < ground.height; y += form_.side)
+      for (int64_t x = 0; x < ground.width; x += form_.side)
+        out.push_back(cropped(large, x, y, form_.side, form_.side));
+    return out;
+  }
+  PreparedMedia prepared_image(const Image& image) const override {
+    const std::vector<Image> tiles = seen(image);
+    auto content = std::make_shared<MediaContent>();
+    content->values = pixel_planes(tiles, scale_);
+    content->shape = {static_cast<int64_t>(tiles.size()), 3, form_.side, form_.side};
+    content->came_as = {image.height, image.width};
+    content->digest = content_digest(*content, str("mosaic ", form_text(scale_)), tiles);
+    PreparedMedia out{content, "<image>", token_, {}};
+    const int64_t tokens = mosaic_cells({image.width, image.height}, form_).rows(form_);
+    out.runs.emplace_back(static_cast<size_t>(tokens), token_);
+    return out;
+  }
+
+ private:
+  MosaicForm form_;
+  PixelScale scale_;
+  Filter filter_;
+  int32_t token_;
+};
+
+std::shared_ptr<const MediaProcessor> make(const MediaCheckpoint& c) {
+  const Json vision = c.config.value("vision_config", Json::object());
+  if (vision.value("model_type", "") == "pixtral") return (*Registry<MakeMediaProcessor>::of().find("mistral3"))(c);
+  return std::make_shared<LlavaProcessor>(c);
+}
+
+const RegisterMediaFamily llava({"llava"}, make);
+const RegisterMediaFamily mosaics({"llava_next", "llava_onevision"},
+                                  [](const MediaCheckpoint& c) { return std::make_shared<MosaicProcessor>(c); });
+
+}  // namespace
+}  // namespace apus

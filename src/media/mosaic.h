@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llava's pictures of high resolution: all of it in one square, and once more, larger, in a grid of squares. Of what a
+// tower makes of the grid the rows beyond the picture's edges are left out, and a row of its own ends each line.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/json.h"
+#include "media/sizes.h"
+
+namespace apus {
+
+struct MosaicForm {
+  std::vector<ImageSize> sizes;  // that the larger picture may have, edges filled up; multiples of the squares' side
+  int64_t side = 336;            // of a square, in pixels
+  int64_t cells = 24;            // of a square's side
+  // Above 0: a grid of more cells than so many squares have is made smaller.
+  int64_t most_squares = 0;
+};
+
+// image_grid_pinpoints of config.json, and vision_aspect_ratio of Llava OneVision, for squares of `side` pixels.
+MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells);
+
+// The one that shows most of the picture, and of these the one with the least filling.
+ImageSize best_size(ImageSize picture, const std::vector<ImageSize>& sizes);
+// The picture within it.
+ImageSize fitted_size(ImageSize picture, ImageSize within);
+
+// Of the larger picture's cells, in lines: the tower's rows that are kept, counted from its first square's first row
+// (that of all of the picture), line after line.
+struct MosaicCells {
+  std::vector<int64_t> row;
+  int64_t height = 0, width = 0;
+  // The size to which the kept ones are brought, which is theirs unless there are too many.
+  int64_t to_height = 0, to_width = 0;
+  // With those of the square before them, and a row at the end of each line.
+  int64_t rows(const MosaicForm& form) const { return form.cells * form.cells + to_height * (to_width + 1); }
+};
+MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form);
+// Squares of the grid and the one before them.
+int64_t mosaic_squares(ImageSize picture, const MosaicForm& form);
+
+}  // namespace apus

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pixtral and Mistral 3: a picture near its own size in patches, row by row, with a token behind each row.
+#include <algorithm>
+
+#include "base/error.h"
+#include "media/square.h"
+
+namespace apus {
+
+namespace {
+
+class PixtralProcessor : public MediaProcessor {
+ public:
+  explicit PixtralProcessor(const MediaCheckpoint& c)
+      : MediaProcessor(c.max_pixels),
+        scale_(pixel_scale(c.preprocessor, kClipScale)),
+        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
+        token_(c.token("[IMG]", c.config.contains("image_token_id") ? "image_token_id" : "image_token_index")),
+        break_(c.token("[IMG_BREAK]", "")),
+        end_(c.token("[IMG_END]", "")) {
+    form_ = {of_tower(c, "patch_size", 16), 1, 1};
+    if (const auto merge = c.config.find("spatial_merge_size"); merge != c.config.end() && merge->is_number_integer())
+      form_.merge = merge->get<int64_t>();
+    longest_ = of_tower(c, "image_size", 1024);
+    const Json size = c.preprocessor.is_object() ? c.preprocessor.value("size", Json()) : Json();
+    if (size.is_object() && size.contains("longest_edge")) longest_ = size["longest_edge"].get<int64_t>();
+    require(form_.patch > 0 && form_.merge > 0 && longest_ >= form_.factor() && longest_ <= 1 << 16, Fault::Model,
+            "pictures of at most ", longest_, " pixels a side in patches of ", form_.factor(),
+            ": check preprocessor_config.json");
+  }
+
+  // Never above the longest side, then up to whole patches.
+  ImageSize seen_size(ImageSize size) const override {
+    const double ratio = static_cast<double>(std::max(size.height, size.width)) / static_cast<double>(longest_);
+    const auto fitted = [&](int64_t side) {
+      const int64_t within = ratio > 1 ? static_cast<int64_t>(static_cast<double>(side) / ratio) : side;
+      return std::max<int64_t>(1, (within - 1) / form_.factor() + 1) * form_.factor();
+    };
+    return {fitted(size.width), fitted(size.height)};
+  }
+  std::vector<int32_t> media_tokens() const override { return {token_, break_, end_}; }
+
+ protected:
+  std::vector<Image> seen(const Image& image) const override {
+    const ImageSize size = seen_size({image.width, image.height});
+    return {resized(image, size.width, size.height, filter_)};
+  }
+  PreparedMedia prepared_image(const Image& image) const override {
+    const std::vector<Image> pictures = seen(image);
+    auto content = std::make_shared<MediaContent>();
+    PatchGrid grid;
+    content->values = patch_rows(pictures, form_, scale_, grid);
+    content->shape = {grid.patches(), form_.numbers()};
+    content->grid = {grid.time, grid.height, grid.width};
+    content->digest = content_digest(*content, str("pixtral ", form_.patch, ' ', form_text(scale_)), pictures);
+    std::vector<int32_t> run;
+    for (int64_t row = 0; row < grid.height; row += form_.merge) {
+      run.insert(run.end(), static_cast<size_t>(grid.width / form_.merge), token_);
+      run.push_back(row + form_.merge < grid.height ? break_ : end_);
+    }
+    return {content, "[IMG]", token_, {std::move(run)}};
+  }
+
+ private:
+  PixelScale scale_;
+  Filter filter_;
+  int32_t token_, break_, end_;
+  PatchForm form_;
+  int64_t longest_ = 1024;
+};
+
+const RegisterMediaFamily pixtral({"mistral3"},
+                                  [](const MediaCheckpoint& c) { return std::make_shared<PixtralProcessor>(c); });
+
+}  // namespace
+}  // namespace apus

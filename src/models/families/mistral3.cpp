@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistral 3 (Mistral Small 3.1 on, Ministral 3): Pixtral's tower, of whose patches squares become one row, and Mistral.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_seeing.h"
+#include "models/spec/read_tower.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec text = read_text_part(c, "mistral");
+  SeeingSpec seeing{.vision = read_tower(part_of(c, "vision_config"))};
+  VisionSpec& tower = seeing.vision;
+  require(tower.tile == 0, Fault::Model, "config.json: vision_config: only the model_type 'pixtral' is supported here");
+  const Json* layer = c.find("vision_feature_layer");
+  require(!layer || *layer == -1, Fault::Model, "config.json: only vision_feature_layer -1 is supported");
+  use_two_layers(c, tower, text.shape.hidden, false);
+  tower.merge = c.integer("spatial_merge_size", 2), tower.cells = CellForm::ByNumber;
+  require(tower.merge > 0, Fault::Model, "config.json: spatial_merge_size must be above 0");
+  tower.merger_norm = NormSpec{NormKind::Rms, text.norm.eps};
+  tower.names.merger_norm = "norm", tower.names.merger_cells = "patch_merger.merging_layer";
+  text.tied = c.flag("tie_word_embeddings", part_of(c, "text_config").flag("tie_word_embeddings", true));
+  return with_tower(c, std::move(text), std::move(seeing));
+}
+
+Json mistral_text_says() {
+  return {
+      {"text_config", {{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}, {"rms_norm_eps", 1e-5}}}};
+}
+
+// name        hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"mistral-small-3.1-24b", 5120, 40, 32, 8, 128, 32768, 131072, 131072, 1e9, false, {}, mistral_text_says()},
+};
+
+const RegisterFamily mistral3("mistral3", {.title = "Mistral Small 3.1 and later",
+                                           .architecture = "Mistral3ForConditionalGeneration",
+                                           .read = read,
+                                           .says = {{"image_token_index", 10},
+                                                    {"multimodal_projector_bias", false},
+                                                    {"projector_hidden_act", "gelu"},
+                                                    {"spatial_merge_size", 2},
+                                                    {"vision_feature_layer", -1},
+                                                    {"vision_config",
+                                                     {{"model_type", "pixtral"},
+                                                      {"hidden_size", 1024},
+                                                      {"num_hidden_layers", 24},
+                                                      {"num_attention_heads", 16},
+                                                      {"intermediate_size", 4096},
+                                                      {"hidden_act", "silu"},
+                                                      {"image_size", 1540},
+                                                      {"patch_size", 14},
+                                                      {"rope_theta", 1e4}}}},
+                                           .presets = presets});
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SmolVLM: Idefics 3 in small.
+#include "models/families/idefics3.h"
+#include "models/spec/family.h"
+
+namespace apus {
+
+namespace {
+// name        hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"smolvlm2-2.2b",
+     2048,
+     24,
+     32,
+     32,
+     64,
+     8192,
+     49280,
+     8192,
+     130000,
+     false,
+     {},
+     {{"text_config", {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}, {"rms_norm_eps", 1e-5}}}}},
+};
+
+const RegisterFamily smolvlm("smolvlm", {.title = "SmolVLM, SmolVLM 2",
+                                         .architecture = "SmolVLMForConditionalGeneration",
+                                         .read = read_idefics3,
+                                         .says = {{"image_token_id", 49190},
+                                                  {"scale_factor", 3},
+                                                  {"vision_config",
+                                                   {{"hidden_size", 1152},
+                                                    {"num_hidden_layers", 27},
+                                                    {"num_attention_heads", 16},
+                                                    {"intermediate_size", 4304},
+                                                    {"image_size", 384},
+                                                    {"patch_size", 14}}}},
+                                         .presets = presets});
+}  // namespace
+
+}  // namespace apus

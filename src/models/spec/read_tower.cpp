@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/read_tower.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "models/spec/read_seeing.h"
+
+namespace apus {
+
+namespace {
+TowerActivation read_tower_activation(const Config& v, const char* unsaid) {
+  static const std::map<std::string, TowerActivation> known = {{"quick_gelu", TowerActivation::QuickGelu},
+                                                               {"gelu", TowerActivation::Gelu},
+                                                               {"gelu_pytorch_tanh", TowerActivation::GeluTanh},
+                                                               {"silu", TowerActivation::Silu}};
+  const std::string name = v.text("hidden_act", unsaid);
+  const auto found = known.find(name);
+  require(found != known.end(), Fault::Model, "config.json: vision_config: hidden_act '", name,
+          "' is not supported; known: gelu, gelu_pytorch_tanh, quick_gelu, silu");
+  return found->second;
+}
+
+// What the three classes take where the file leaves a key out.
+struct TowerDefaults {
+  int64_t width, ffn, layers, heads, image, patch;
+  const char* act;
+  double eps;
+};
+
+VisionSpec read_sizes(const Config& v, const TowerDefaults& d) {
+  VisionSpec s;
+  s.width = v.integer("hidden_size", d.width), s.ffn = v.integer("intermediate_size", d.ffn);
+  s.layers = v.integer("num_hidden_layers", d.layers), s.heads = v.integer("num_attention_heads", d.heads);
+  s.channels = v.integer("num_channels", 3), s.patch = v.integer("patch_size", d.patch);
+  require(s.layers > 0 && s.layers <= 4096 && s.heads > 0 && s.width > 0 && s.width % s.heads == 0 && s.ffn > 0 &&
+              s.patch > 0 && s.channels > 0,
+          Fault::Model, "config.json: vision_config: ", s.layers, " layers, ", s.heads, " heads, hidden_size ", s.width,
+          " and patch_size ", s.patch, " do not fit together");
+  s.act = read_tower_activation(v, d.act);
+  s.merge = s.time_patch = 1, s.patch_has_time = false;
+  s.name = "model.vision_tower", s.merger = "model.multi_modal_projector";
+  return s;
+}
+
+// Of towers that look at square pictures of one size.
+VisionSpec read_square(const Config& v, const TowerDefaults& d) {
+  VisionSpec s = read_sizes(v, d);
+  s.tile = v.integer("image_size", d.image);
+  require(s.tile >= s.patch, Fault::Model, "config.json: vision_config: image_size ", s.tile,
+          " is smaller than patch_size ", s.patch);
+  s.norm = {NormKind::MeanAndBias, v.number("layer_norm_eps", d.eps)};
+  s.turned = false, s.table_side = s.tile / s.patch, s.table_cubic = true;
+  VisionNames& n = s.names;
+  n.patches = "embeddings.patch_embedding", n.table = "embeddings.position_embedding", n.blocks = "encoder.layers";
+  n.norm1 = "layer_norm1", n.norm2 = "layer_norm2";
+  n.qkv = nullptr, n.q = "self_attn.q_proj", n.k = "self_attn.k_proj", n.v = "self_attn.v_proj";
+  n.proj = "self_attn.out_proj", n.idle_norm = "post_layernorm";
+  return s;
+}
+
+VisionSpec read_siglip(const Config& v) {
+  VisionSpec s = read_square(v, {768, 3072, 12, 12, 224, 16, "gelu_pytorch_tanh", 1e-6});
+  s.patch_bias = true;
+  require(!v.flag("vision_use_head", true), Fault::Model,
+          "config.json: vision_config: a tower with a head that pools (vision_use_head, which is true where the file "
+          "does not say it) is not supported: no model that answers in text reads it");
+  return s;
+}
+
+}  // namespace
+
+VisionSpec read_idefics_tower(const Config& v) {
+  VisionSpec s = read_square(v, {1152, 3072, 12, 16, 224, 32, "gelu_pytorch_tanh", 1e-6});
+  s.patch_bias = true;
+  return s;
+}
+
+namespace {
+VisionSpec read_clip(const Config& v) {
+  VisionSpec s = read_square(v, {768, 3072, 12, 12, 224, 32, "quick_gelu", 1e-5});
+  s.names.first = "embeddings.class_embedding", s.first_in_table = true;
+  s.names.norm_in = "pre_layrnorm";
+  return s;
+}
+
+VisionSpec read_pixtral(const Config& v) {
+  VisionSpec s = read_sizes(v, {1024, 4096, 24, 16, 1024, 16, "gelu", 1e-5});
+  require(s.head_size() % 4 == 0, Fault::Model, "config.json: vision_config: heads of ", s.head_size(),
+          " numbers cannot turn by rows and columns");
+  s.norm = {NormKind::Rms, 1e-5};
+  const Json* rope = v.find("rope_parameters");
+  s.turn_base = rope ? Config(*rope).number("rope_theta", 1e4) : v.number("rope_theta", 1e4);
+  s.turns_alternate = true, s.qkv_bias = s.block_bias = false;
+  VisionNames& n = s.names;
+  n.patches = "patch_conv", n.norm_in = "ln_pre", n.blocks = "transformer.layers";
+  n.norm1 = "attention_norm", n.norm2 = "ffn_norm";
+  n.qkv = nullptr, n.q = "attention.q_proj", n.k = "attention.k_proj", n.v = "attention.v_proj";
+  n.proj = "attention.o_proj";
+  n.gate = "feed_forward.gate_proj", n.up = "feed_forward.up_proj", n.down = "feed_forward.down_proj";
+  return s;
+}
+
+using TowerReader = VisionSpec (*)(const Config&);
+const std::map<std::string, TowerReader>& tower_readers() {
+  static const std::map<std::string, TowerReader> all = {
+      {"siglip_vision_model", read_siglip}, {"clip_vision_model", read_clip}, {"pixtral", read_pixtral}};
+  return all;
+}
+
+// Everything below `language_model.` and so on, as files were before transformers 4.52 and as it still writes them; or
+// under its own names of today. In files before transformers 5, towers that look at squares stood below
+// `vision_model.`.
+std::vector<DiskForm> forms_of(const VisionSpec& tower) {
+  std::vector<DiskForm> all;
+  for (const char* inner : {"vision_model.", ""}) {
+    if (tower.tile == 0 && *inner) continue;
+    const std::string below = inner;
+    all.push_back({.renames = {{"model.language_model.", "language_model.model."},
+                               {"lm_head.", "language_model.lm_head."},
+                               {"model.vision_tower.", "vision_tower." + below},
+                               {"model.multi_modal_projector.", "multi_modal_projector."},
+                               {"model.image_newline", "image_newline"}}});
+    all.push_back({});
+    if (*inner) all.back().renames = {{"model.vision_tower.", "model.vision_tower." + below}};
+  }
+  return all;
+}
+}  // namespace
+
+VisionSpec read_tower(const Config& vision) {
+  const std::string type = vision.text("model_type", "");
+  std::vector<std::string> names;
+  for (const auto& [name, reader] : tower_readers()) names.push_back(name);
+  const auto found = tower_readers().find(type);
+  require(found != tower_readers().end(), Fault::Model, "config.json: vision_config: model_type '", type,
+          "' is not supported; known: ", join(names));
+  return found->second(vision);
+}
+
+void use_last_norm(VisionSpec& tower) { std::swap(tower.names.norm_out, tower.names.idle_norm); }
+
+void use_feature_layer(const Config& c, VisionSpec& tower, int64_t unsaid) {
+  const Json* said = c.find("vision_feature_layer");
+  require(!said || said->is_number_integer(), Fault::Model,
+          "config.json: vision_feature_layer must be one number: features of several layers are not supported");
+  const int64_t layer = said ? said->get<int64_t>() : unsaid;
+  const int64_t read = layer < 0 ? tower.layers + 1 + layer : layer;
+  require(read > 0 && read <= tower.layers, Fault::Model, "config.json: vision_feature_layer ", layer,
+          " is none of the tower's ", tower.layers);
+  tower.unread_layers = tower.layers - read, tower.layers = read;
+  const std::string strategy = c.text("vision_feature_select_strategy", "default");
+  const char* const wanted = tower.names.first ? "default" : "full";
+  require(strategy == wanted, Fault::Model, "config.json: vision_feature_select_strategy '", strategy,
+          "' is not supported with this tower, only '", wanted, "'");
+}
+
+void use_two_layers(const Config& c, VisionSpec& tower, int64_t out, bool bias) {
+  const std::string act = c.text("projector_hidden_act", "gelu");
+  require(act == "gelu", Fault::Model, "config.json: projector_hidden_act '", act, "' is not supported, only gelu");
+  tower.merger_bias = c.flag("multimodal_projector_bias", bias);
+  tower.out = tower.merger_inner = out;
+  tower.names.merger_norm = nullptr, tower.names.merger_in = "linear_1", tower.names.merger_out = "linear_2";
+}
+
+namespace {
+struct TextDefaults {
+  const char* type;
+  int64_t vocab, hidden, ffn, layers, heads;
+};
+constexpr TextDefaults kTextDefaults[] = {
+    {"llama", 32000, 4096, 11008, 32, 32},  {"mistral", 32000, 4096, 14336, 32, 32},
+    {"qwen2", 151936, 4096, 22016, 32, 32}, {"gemma", 256000, 3072, 24576, 28, 16},
+    {"gemma2", 256000, 2304, 9216, 26, 8},  {"gemma3_text", 262208, 2304, 9216, 26, 8},
+};
+}  // namespace
+
+DecoderSpec read_text_part(const Config& c, const std::string& type) {
+  Json text = part_of(c, "text_config").json();
+  if (!text.contains("model_type")) text["model_type"] = type;
+  for (const TextDefaults& d : kTextDefaults) {
+    if (text["model_type"] != d.type) continue;
+    Json all = {{"vocab_size", d.vocab},
+                {"hidden_size", d.hidden},
+                {"intermediate_size", d.ffn},
+                {"num_hidden_layers", d.layers},
+                {"num_attention_heads", d.heads}};
+    all.update(text);
+    text = std::move(all);
+  }
+  DecoderSpec spec = read_language(Config(text), "");
+  spec.backbone = "model.language_model";
+  return spec;
+}
+
+DecoderSpec with_tower(const Config& c, DecoderSpec spec, SeeingSpec seeing) {
+  const int64_t token = c.integer(c.find("image_token_id") ? "image_token_id" : "image_token_index");
+  require(token < spec.shape.vocab, Fault::Model, "config.json: image_token_id ", token,
+          " must lie inside the vocabulary of ", spec.shape.vocab);
+  spec.tied |= c.flag("tie_word_embeddings", false);
+  VisionSpec& tower = seeing.vision;
+  tower.out = spec.shape.hidden;
+  seeing.image_token = token, seeing.video_token = -1;
+  seeing.time = TimeRule::Text;
+  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name}, seeing.aligner = {tower.merger};
+  if (seeing.forms.empty()) seeing.forms = forms_of(tower);
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  return spec;
+}
+
+}  // namespace apus

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What config.json says of models that put a text model behind a tower that transformers knows by a model_type of its
+// own: Llava and those that came after it.
+#pragma once
+
+#include "models/spec/config.h"
+#include "models/spec/decoder_spec.h"
+#include "models/spec/seeing_spec.h"
+
+namespace apus {
+
+// siglip_vision_model, clip_vision_model, pixtral. Everything below `model.vision_tower`; without a merger.
+VisionSpec read_tower(const Config& vision);
+// SigLIP's, as Idefics 3 and SmolVLM have it under names of their own.
+VisionSpec read_idefics_tower(const Config& vision);
+// The norm behind SigLIP's last block is read; elsewhere it stands in the file and is not.
+void use_last_norm(VisionSpec& tower);
+// vision_feature_layer: blocks behind it are not read. vision_feature_select_strategy must be one that the tower can
+// follow: CLIP's first row is left out, others have none.
+void use_feature_layer(const Config& config, VisionSpec& tower, int64_t unsaid);
+// Two linear layers, linear_1 and linear_2 (projector_hidden_act, multimodal_projector_bias).
+void use_two_layers(const Config& config, VisionSpec& tower, int64_t out, bool bias = true);
+
+// text_config, with the sizes that its class in transformers takes where the file leaves them out (the files of the
+// first models do); everything below `model.language_model`. `type`: where it has no model_type.
+DecoderSpec read_text_part(const Config& config, const std::string& type);
+
+// A decoder that sees through this tower: image_token_id (or image_token_index) stands for what it makes.
+DecoderSpec with_tower(const Config& config, DecoderSpec text, SeeingSpec seeing);
+
+}  // namespace apus

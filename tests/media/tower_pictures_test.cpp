@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of odd sizes as processors of further families make them, against transformers' own (those that resize with
+// Pillow), and the tokens that stand for them.
+#include <gtest/gtest.h>
+
+#include "media/processor.h"
+#include "tests/media/golden_numbers.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+
+constexpr double kPixels = 2e-6;  // three roundings of single precision
+
+std::shared_ptr<const MediaProcessor> tower_processor(const std::string& type, Json preprocessor, Json config) {
+  config["model_type"] = type;
+  return make_media_processor({std::move(config), std::move(preprocessor), nullptr, {}, std::nullopt});
+}
+
+Json tower_of(int64_t image, int64_t patch, const char* type = "") {
+  return {{"vision_config", {{"model_type", type}, {"image_size", image}, {"patch_size", patch}}}};
+}
+
+struct PictureCase {
+  const char *name, *type;
+  Json config;
+  size_t tokens;  // of a run, marks among them
+};
+
+TEST(TowerPictures, SquaresAndTilesAreTransformers) {
+  const test::ProcessorNumbers golden("towers");
+  Json gemma = tower_of(24, 8), idefics = tower_of(16, 4);
+  gemma["mm_tokens_per_image"] = 9, idefics["scale_factor"] = 2;
+  // Of 7 tiles with 4 tokens each: their own marks, that behind them, and words that no tokenizer is here to write.
+  const std::vector<PictureCase> cases = {{"gemma3", "gemma3", gemma, 9 + 2},
+                                          {"llava", "llava", tower_of(24, 8), 9},
+                                          {"llava_padded", "llava", tower_of(24, 8), 9},
+                                          {"idefics3", "idefics3", idefics, 7 * (1 + 4) + 1},
+                                          {"idefics3_whole", "smolvlm", idefics, 1 + 4 + 1}};
+  for (const PictureCase& c : cases)
+    for (const char* number : {"0", "1"}) {
+      const std::string name = std::string(c.name) + "/" + number;
+      const auto processor = tower_processor(c.type, golden.json[c.name], c.config);
+      const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+      std::vector<int64_t> shape = golden.shape(name);
+      if (shape.size() == 5) shape.erase(shape.begin());
+      EXPECT_EQ(made.content->shape, shape) << name;
+      golden.expect_near(name, made.content->values, kPixels);
+      ASSERT_EQ(made.runs.size(), 1u);
+      EXPECT_EQ(made.runs[0].size(), c.tokens) << name;
+    }
+}
+
+// Rows of patches as planes [3, height, width].
+std::vector<float> planes_of(const MediaContent& content, int64_t patch, int64_t merge) {
+  const int64_t height = content.grid[1] * patch, width = content.grid[2] * patch;
+  std::vector<float> out(static_cast<size_t>(3 * height * width));
+  const float* from = content.values.data();
+  for (int64_t i = 0; i < content.grid[1]; i += merge)
+    for (int64_t j = 0; j < content.grid[2]; j += merge)
+      for (int64_t r = i; r < i + merge; ++r)
+        for (int64_t c = j; c < j + merge; ++c)
+          for (int64_t colour = 0; colour < 3; ++colour)
+            for (int64_t y = 0; y < patch; ++y)
+              for (int64_t x = 0; x < patch; ++x)
+                out[static_cast<size_t>((colour * height + r * patch + y) * width + c * patch + x)] = *from++;
+  return out;
+}
+
+TEST(TowerPictures, PatchesOfPixtral) {
+  const test::ProcessorNumbers golden("towers");
+  for (const int64_t merge : {2, 1}) {  // of patches that make the same squares of 8 pixels
+    Json config = tower_of(40, 8 / merge, "pixtral");
+    config["spatial_merge_size"] = merge;
+    for (const char* number : {"0", "1"}) {
+      const std::string name = std::string("mistral3/") + number;
+      const auto processor = tower_processor(merge == 2 ? "mistral3" : "llava", golden.json["mistral3"], config);
+      const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+      golden.expect_near(name, planes_of(*made.content, 8 / merge, merge), kPixels);
+      EXPECT_EQ(made.content->grid[1] * 8 / merge, golden.shape(name)[2]) << name;
+      // A mark behind each row of squares.
+      const int64_t rows = golden.shape(name)[2] / 8, columns = golden.shape(name)[3] / 8;
+      EXPECT_EQ(made.runs[0].size(), static_cast<size_t>(rows * (columns + 1))) << name;
+    }
+  }
+}
+
+TEST(TowerPictures, SquaresThatDoNotFitTheTowerAreRefused) {
+  const Json size = {{"size", {{"height", 32}, {"width", 24}}}};
+  const auto refusal = test::refusal(Fault::Model, [&] { tower_processor("llava", size, tower_of(24, 8)); });
+  test::expect_says(refusal, "24 x 32 pixels, and the tower looks at 24 x 24");
+  const auto crops = test::refusal(Fault::Model, [&] {
+    tower_processor("gemma3", {{"do_pan_and_scan", true}}, tower_of(24, 8));
+  });
+  test::expect_says(crops, "do_pan_and_scan");
+}
+
+}  // namespace
+}  // namespace apus

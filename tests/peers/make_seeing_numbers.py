@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of a family that sees: a tiny checkpoint of random weights and what transformers computes with it, as the tests read them.
+
+  make_seeing_numbers.py CONFIG.json tests/data/models/NAME [--seed N]
+
+CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Written are
+checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
+import argparse
+import json
+import os
+import shutil
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForImageTextToText
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+NEW_TOKENS = 12
+LARGEST_GRADIENT = 600  # numbers in a gradient that is kept whole; of larger ones the norm is kept
+# Of each row the words before, between and behind its pictures.
+ROWS = ((3, 2, 5), (4, 6))
+# Height and width of the pictures in patches, or of what they were before they became tiles in pixels.
+SIZES = ((4, 6), (2, 4), (6, 4))
+
+
+def random_weights(model):
+    """Rows keep the size of what they read; norms and biases differ from what a missing one would mean."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() > 1 and "position" not in name:
+                p.copy_(torch.randn_like(p) * 0.9 / (p[0].numel() if p.dim() > 2 else p.shape[-1]) ** 0.5)
+            elif "norm" in name and name.endswith("weight") and p.mean().abs() > 0.5:
+                p.copy_(1 + 0.2 * torch.randn_like(p))
+            else:
+                p.copy_((0.1 if p.dim() == 1 else 0.5) * torch.randn_like(p))
+        for p in model.parameters():
+            p.copy_(p.to(torch.bfloat16).float())
+
+
+def on_disk(model, values):
+    """Tensors under the names of the files; `values` stand in for the parameters."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {name: p.data for name, p in model.named_parameters()}
+        for name, p in model.named_parameters():
+            p.data = values[name]
+        model.save_pretrained(folder, safe_serialization=True)
+        for name, p in model.named_parameters():
+            p.data = kept[name]
+        return load_file(os.path.join(folder, "model.safetensors"))
+
+
+def pictures_of(config, number):
+    """What a processor makes of one picture, under the names of the model's arguments."""
+    vision, size = config.vision_config, SIZES[number]
+    if vision.model_type == "pixtral":
+        step = vision.patch_size * getattr(config, "spatial_merge_size", 1)
+        height, width = size[0] // 2 * step, size[1] // 2 * step
+        return {"pixel_values": torch.randn(1, 3, height, width), "image_sizes": torch.tensor([[height, width]])}
+    side = vision.image_size
+    if hasattr(config, "image_grid_pinpoints"):
+        height, width = size[0] * 5 + 1, size[1] * 5
+        tiles = transformers.models.llava_next.modeling_llava_next.image_size_to_num_patches(
+            torch.tensor([height, width]), config.image_grid_pinpoints, side)
+        return {"pixel_values": torch.randn(1, int(tiles), 3, side, side), "image_sizes": torch.tensor([[height, width]])}
+    if hasattr(config, "scale_factor"):
+        return {"pixel_values": torch.randn(1, 1 + size[0] // 3, 3, side, side)}
+    return {"pixel_values": torch.randn(1, 3, side, side)}
+
+
+def together(parts):
+    """Pictures of a batch, padded to the largest with zeros."""
+    out = {}
+    for name in parts[0] if parts else ():
+        rest = [max(p[name].shape[d] for p in parts) for d in range(1, parts[0][name].dim())]
+        out[name] = torch.cat([torch.nn.functional.pad(p[name], [x for d in range(p[name].dim() - 1, 0, -1)
+                                                                  for x in (0, rest[d - 1] - p[name].shape[d])]) for p in parts])
+    return out
+
+
+def features_of(model, pictures):
+    made = model.model.get_image_features(**pictures, return_dict=True).pooler_output
+    return list(made)
+
+
+class Run:
+    def __init__(self, model, config):
+        self.model, self.token = model, config.image_token_id
+        self.whole = config.model_type == "gemma3"
+
+    def __call__(self, row, pictures):
+        given = together(pictures)
+        if self.whole:
+            given["token_type_ids"] = (torch.tensor([row]) == self.token).int()
+        last = []
+        hook = self.model.get_output_embeddings().register_forward_pre_hook(lambda m, args: last.append(args[0]))
+        out = self.model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **given)
+        hook.remove()
+        return out.logits[0], last[0][0]
+
+
+def place(rows, width, left=False):
+    """Rows of [tokens, ...] in one tensor, zeros elsewhere."""
+    out = torch.zeros((len(rows), width) + rows[0].shape[1:], dtype=rows[0].dtype)
+    for i, row in enumerate(rows):
+        out[i, (width - len(row)) if left else 0:][: len(row)] = row
+    return out.contiguous()
+
+
+def labels_of(row, token):
+    """The first third of a row and its pictures are not learnt."""
+    return torch.tensor([-100 if i < len(row) // 3 or t == token else t for i, t in enumerate(row)])
+
+
+def loss_of(logits, labels):
+    count = sum(int((label[1:] != -100).sum()) for label in labels)
+    total = sum(torch.nn.functional.cross_entropy(x[:-1], label[1:], ignore_index=-100, reduction="sum")
+                for x, label in zip(logits, labels))
+    return total / count, count
+
+
+def make_rows(config, model):
+    """Ids of the rows with as many tokens of a picture as the model makes of it, and the pictures of each."""
+    words = lambda n: [t for t in torch.randint(3, config.text_config.vocab_size, (4 * n,)).tolist() if t != config.image_token_id][:n]
+    rows, pictures, number = [], [], 0
+    for lengths in ROWS:
+        row, own = words(lengths[0]), []
+        for length in lengths[1:]:
+            own.append(pictures_of(config, number))
+            number += 1
+            with torch.no_grad():
+                row += [config.image_token_id] * len(features_of(model, own[-1])[0]) + words(length)
+        rows.append(row)
+        pictures.append(own)
+    return rows, pictures, words(10)
+
+
+def main():
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("config")
+    ask.add_argument("folder")
+    ask.add_argument("--seed", type=int, default=7)
+    args = ask.parse_args()
+    wanted = json.load(open(args.config, encoding="utf-8"))
+    torch.manual_seed(args.seed)
+    config = CONFIG_MAPPING[wanted["model_type"]](**{k: v for k, v in wanted.items() if k not in ("model_type", "architectures")})
+    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    random_weights(model)
+    run = Run(model, config)
+    rows, pictures, text = make_rows(config, model)
+    tensors = {}
+    numbers = {"name": wanted["model_type"], "seed": args.seed, "architecture": type(model).__name__, "transformers": transformers.__version__,
+               "cases": {}, "grad": {}, "packed_lens": [len(row) for row in rows]}
+    all_pictures = [p for own in pictures for p in own]
+    with torch.no_grad():
+        tensors["vision/image_embeds"] = torch.cat([features_of(model, p)[0] for p in all_pictures])
+    made = [run(row, own) for row, own in zip(rows, pictures)]
+    logits, last = [m[0] for m in made], [m[1] for m in made]
+    labels = [labels_of(row, config.image_token_id) for row in rows]
+    loss, count = loss_of(logits, labels)
+    loss.backward()
+    said = {"loss": loss.item(), "n_label_tokens": count}
+    unreached = {n: torch.full_like(p, float("nan")) for n, p in model.named_parameters() if p.grad is None}
+    grads = on_disk(model, {n: unreached.get(n, p.grad) for n, p in model.named_parameters()})
+    norms = {n: None if g.isnan().any() else g.norm().item() for n, g in sorted(grads.items())}
+    numbers["grad"]["right"] = {"includes_router_aux_loss": False, "loss": loss.item(), "norms": norms}
+    for name, norm in norms.items():
+        if norm is not None and grads[name].numel() <= LARGEST_GRADIENT:
+            tensors[f"grad/right/{name}"] = grads[name].float().contiguous()
+    ids, detached, width = [torch.tensor(row) for row in rows], lambda list_: [x.detach() for x in list_], max(map(len, rows))
+    for which in ("right", "left"):
+        left = which == "left"
+        mask = place([torch.ones_like(i) for i in ids], width, left)
+        tensors[f"{which}/input_ids"], tensors[f"{which}/attention_mask"] = place(ids, width, left), mask
+        tensors[f"{which}/labels"] = torch.where(mask > 0, place(labels, width, left), -100)
+        tensors[f"{which}/position_ids"] = place([torch.arange(len(i)) for i in ids], width, left)
+        tensors[f"{which}/logits"] = place(detached(logits), width, left)
+        tensors[f"{which}/last_hidden_state"] = place(detached(last), width, left)
+        tensors.update({f"{which}/{name}": t.contiguous() for name, t in together(all_pictures).items()})
+    tensors["packed/input_ids"], tensors["packed/labels"] = torch.cat(ids)[None], torch.cat(labels)[None]
+    tensors["packed/position_ids"] = torch.cat([torch.arange(len(i)) for i in ids])[None]
+    tensors["packed/logits"], tensors["packed/last_hidden_state"] = torch.cat(detached(logits))[None], torch.cat(detached(last))[None]
+    with torch.no_grad():
+        out, hidden = run(text, [])
+        text_label = labels_of(text, config.image_token_id)
+        text_loss, text_count = loss_of([out], [text_label])
+        for name, value in {"input_ids": torch.tensor(text), "attention_mask": torch.ones(len(text), dtype=torch.long), "labels": text_label,
+                            "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
+            tensors[f"text/{name}"] = value[None].contiguous()
+        numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
+        answers, margin = [list(row) for row in rows], float("inf")
+        for _ in range(NEW_TOKENS):
+            step = torch.stack([run(row, own)[0][-1] for row, own in zip(answers, pictures)])
+            step[:, config.image_token_id] = float("-inf")  # it would be a picture's
+            best = step.topk(2, -1)
+            margin = min(margin, (best.values[:, 0] - best.values[:, 1]).min().item())
+            for row, token in zip(answers, best.indices[:, 0].tolist()):
+                row.append(token)
+    new = [row[-NEW_TOKENS:] for row in answers]
+    tensors["gen/new_ids"] = torch.tensor(new)
+    numbers["gen"] = {"min_top2_margin": margin, "distinct_tokens_min": min(len(set(row)) for row in new), "prompt_case": "left"}
+    spread = tensors["right/logits"].std().item()
+    print(f"{type(model).__name__}: {sum(p.numel() for p in model.parameters())} parameters, logits of spread {spread:.3g}, "
+          f"nearest tie {margin:.3g}, {numbers['gen']['distinct_tokens_min']} different tokens of {NEW_TOKENS}")
+    if margin < 2e-3 or numbers["gen"]["distinct_tokens_min"] < 3 or not 0.05 < spread < 30 or not torch.isfinite(tensors["right/logits"]).all():
+        raise SystemExit("Not kept: a tie is too near, the answers are one word, or the logits are too small or too large; another --seed, or other sizes")
+    shutil.rmtree(args.folder, ignore_errors=True)
+    os.makedirs(args.folder)
+    checkpoint = os.path.join(args.folder, "checkpoint")
+    model.to(torch.bfloat16).save_pretrained(checkpoint, safe_serialization=True)
+    if os.path.exists(os.path.join(checkpoint, "generation_config.json")):
+        os.remove(os.path.join(checkpoint, "generation_config.json"))
+    save_file(tensors, os.path.join(args.folder, "golden.safetensors"))
+    with open(os.path.join(args.folder, "golden.json"), "w", encoding="utf-8") as file:
+        json.dump(numbers, file, indent=1, sort_keys=True)
+
+
+main()
