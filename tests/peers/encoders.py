@@ -72,10 +72,8 @@ def sentences(count, seed):
 
 
 def encoded(tokenizer, family, first, second=None, limit=None):
-    out = tokenizer(first, second, return_tensors="pt", truncation=limit is not None, max_length=limit)
-    if family not in TELLS_APART:
-        out.pop("token_type_ids", None)
-    return out
+    return tokenizer(first, second, return_tensors="pt", truncation=limit is not None, max_length=limit,
+                     return_token_type_ids=family in TELLS_APART)
 
 
 def write(path, rows):
@@ -135,7 +133,10 @@ def trained(model, tokenizer, family, rows):
     """Losses of AdamW on `rows`, BATCH at a time, as Apus counts them: the mean over a batch before its step."""
     model = model.eval()  # nothing is dropped
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    matrices = [p for p in parameters if p.dim() > 1]  # norms and biases do not decay
+    rest = [p for p in parameters if p.dim() <= 1]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=RATE, betas=(0.9, 0.95),
+                                  eps=1e-8)
     losses = []
     for step in range(STEPS):
         batch = rows[step * BATCH:(step + 1) * BATCH]
@@ -175,7 +176,7 @@ def training(apus, folder, family, dir_, model, tokenizer):
     peft = get_peft_model(copy.deepcopy(model), LoraConfig(r=4, lora_alpha=8, lora_dropout=0.0, target_modules=targets[family], task_type="SEQ_CLS"))
     adapter = os.path.join(folder, "adapter")
     peft.save_pretrained(adapter)
-    ours = apus_losses(apus, os.path.join(folder, "lora"), dir_, rows, "--tuner_type", "lora", "--adapters", adapter)
+    ours = apus_losses(apus, os.path.join(folder, "lora"), dir_, rows, "--tuner_type", "lora", "--adapters", adapter, "--lora_dropout", "0")
     return full, farthest([ours], [torch.tensor(trained(peft, tokenizer, family, rows))])
 
 
