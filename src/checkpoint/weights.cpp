@@ -216,9 +216,9 @@ struct Problems {
 
 // Buffers and leftovers that some tools save beside the weights.
 bool is_harmless(const std::string& name) {
-  return name.ends_with(".inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
-         name.ends_with(".attention.bias") || name.ends_with(".slope_rate") || name.ends_with(".query_decay") ||
-         name.ends_with(".position_ids") || name.ends_with(".key_decay") || name.ends_with(".diagonal_decay") ||
+  return name.ends_with(".inv_freq") || name.ends_with(".position_ids") || name.ends_with(".masked_bias") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attention.bias") || name.ends_with(".slope_rate") ||
+         name.ends_with(".query_decay") || name.ends_with(".key_decay") || name.ends_with(".diagonal_decay") ||
          name == "lm_head.weight" || name.ends_with(".lm_head.weight");
 }
 

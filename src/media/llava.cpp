@@ -42,7 +42,7 @@ class MosaicProcessor : public MediaProcessor {
       : MediaProcessor(c.max_pixels),
         form_(read_mosaic(c.config, of_tower(c, "image_size", 336),
                           of_tower(c, "image_size", 336) / std::max<int64_t>(of_tower(c, "patch_size", 14), 1))),
-        scale_(pixel_scale(c.preprocessor, c.config["model_type"] == "llava_next" ? kClipScale : kHalfScale)),
+        scale_(pixel_scale(c.preprocessor, kClipScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
         token_(c.token("<image>", "image_token_index")) {}
   ImageSize seen_size(ImageSize size) const override { return fitted_size(size, best_size(size, form_.sizes)); }

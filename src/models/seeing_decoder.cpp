@@ -163,6 +163,7 @@ struct AheadRows {
 }  // namespace
 
 void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
+  s.ahead = nullptr;
   if (!seeing().sees_ahead || in.media.empty()) return;
   const TrainingStep& training = training_of(s);
   require(!training.groups && !training.key_K.defined(), Fault::Usage,

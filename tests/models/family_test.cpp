@@ -102,7 +102,12 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
-  if (config.contains("image_token_id")) config["image_token_id"] = 38;
+  if (config.contains("scale_factor")) config["scale_factor"] = 2;
+  if (config.contains("image_grid_pinpoints")) config["image_grid_pinpoints"] = {{8, 16}, {16, 8}};
+  for (const char* token : {"image_token_id", "image_token_index"})
+    if (config.contains(token)) config[token] = 38;
+  for (const char* token : {"video_token_id", "video_token_index"})
+    if (config.contains(token)) config[token] = 39;
 }
 
 // One small shape of each family.
@@ -152,6 +157,7 @@ std::vector<Json> small_configs() {
                       {"mamba_n_groups", 2},
                       {"mamba_d_state", 5},
                       {"num_heads", 4},
+                      {"mm_tokens_per_image", 4},
                       {"n_groups", 2},
                       {"state_size", 5},
                       {"mamba_num_heads", 4},

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "models/spec/config_parts.h"
 #include "models/spec/presets.h"
+#include "models/spec/seeing_spec.h"
 #include "plan/model_facts.h"
 #include "tests/paths.h"
 #include "tests/refusal.h"
@@ -138,6 +139,40 @@ TEST(Families, InternVlNormalisesQueriesByRms) {
     }
     EXPECT_EQ(norms, 2 * config["vision_config"]["num_hidden_layers"].get<int64_t>());
   }
+}
+
+// The first files of Llava and those that came after it leave out what is their text part's class' own.
+TEST(Families, TextPartsTakeTheSizesOfTheirClass) {
+  Json gemma = preset_config("gemma3-4b");
+  gemma["text_config"] = {{"model_type", "gemma3_text"},
+                          {"hidden_size", 2560},
+                          {"intermediate_size", 10240},
+                          {"num_hidden_layers", 34},
+                          {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                          {"sliding_window", 1024}};
+  const DecoderSpec seen = describe_model(gemma), whole = describe_model(preset_config("gemma3-4b"));
+  EXPECT_EQ(seen.shape.heads, 8);
+  EXPECT_EQ(seen.shape.kv_heads, 4);
+  EXPECT_EQ(seen.shape.vocab, 262208);
+  EXPECT_EQ(seen.ropes, whole.ropes);
+  EXPECT_TRUE(seen.tied);
+  EXPECT_EQ(seen.seeing->vision.merge, 4);
+
+  Json llava = preset_config("llava-1.5-7b");
+  llava["text_config"] = {{"model_type", "llama"}, {"rms_norm_eps", 1e-5}, {"vocab_size", 32064}};
+  EXPECT_EQ(describe_model(llava).shape.hidden, 4096);
+  EXPECT_EQ(describe_model(llava).seeing->vision.layers, 23);
+  EXPECT_EQ(describe_model(llava).seeing->vision.unread_layers, 1);
+  llava["text_config"]["model_type"] = "mistral";
+  EXPECT_EQ(describe_model(llava).shape.kv_heads, 8);
+  EXPECT_EQ(std::get<DenseSpec>(describe_model(llava).feed_forward[0]).ffn, 14336);
+
+  llava["vision_feature_select_strategy"] = "full";
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(llava); }), "only 'default'");
+  llava["vision_feature_layer"] = {-2, -5};
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(llava); }), "vision_feature_layer");
+  llava["vision_config"]["model_type"] = "sam";
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(llava); }), "siglip_vision_model");
 }
 
 // transformers 5 writes either name; without one, no number is guessed that the weights tell.
