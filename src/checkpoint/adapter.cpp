@@ -139,9 +139,8 @@ std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config
     if (!bias && !config.saves(module_of(name)) && !in_file.count(name)) return;
     names.push_back(name), params.push_back(&p);
   });
-  // PEFT lists names that other models have, too.
-  const bool asked = in_file.empty();
-  for (const std::string& wanted : asked ? config.modules_to_save : std::vector<std::string>()) {
+  for (const std::string& wanted : config.modules_to_save) {
+    if (!in_file.empty()) break;  // PEFT lists names that other models have, too
     const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& n) {
       return LoraConfig{.modules_to_save = {wanted}}.saves(module_of(n));
     });
