@@ -9,6 +9,7 @@ import copy
 import json
 import os
 import random
+import shutil
 import sys
 
 import torch
@@ -152,13 +153,14 @@ def trained(model, tokenizer, family, rows):
 
 def apus_losses(apus, folder, dir_, rows, *flags):
     data, out = os.path.join(folder, "train.jsonl"), os.path.join(folder, "run")
+    shutil.rmtree(out, ignore_errors=True)
     write(data, [talk(a, b, label=label) for a, b, label in rows])
     tiny.run(apus, "sft", "--task_type", "seq_cls", "--model", dir_, "--dataset", data, "--output_dir", out, "--torch_dtype", "float32",
              "--per_device_train_batch_size", str(BATCH), "--gradient_accumulation_steps", "1", "--max_steps", str(STEPS),
              "--learning_rate", str(RATE), "--lr_scheduler_type", "constant", "--warmup_ratio", "0", "--weight_decay", "0.1",
              "--adam_beta1", "0.9", "--adam_beta2", "0.95", "--max_grad_norm", "1", "--dataset_shuffle", "false",
              "--train_dataloader_shuffle", "false", "--logging_steps", "1", "--split_dataset_ratio", "0", "--add_version", "false",
-             "--overwrite_output_dir", "true", "--save_steps", "1000", *flags)
+             "--save_steps", "1000", *flags)
     return [row["loss"] for row in read(os.path.join(out, "logging.jsonl")) if "loss" in row][:STEPS]
 
 
