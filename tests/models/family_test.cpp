@@ -102,7 +102,12 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
-  if (config.contains("image_token_id")) config["image_token_id"] = 38;
+  const Json others = {{"image_token_id", 38},
+                       {"image_token_index", 38},
+                       {"scale_factor", 2},
+                       {"image_grid_pinpoints", {{8, 16}, {16, 8}}}};
+  for (const auto& [key, value] : others.items())
+    if (config.contains(key)) config[key] = value;
 }
 
 // One small shape of each family.
