@@ -23,8 +23,10 @@ set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     checkpoint/adapter_kinds.cpp
     checkpoint/checkpoint_digest.cpp
+    checkpoint/gguf_check.cpp
     checkpoint/gguf_folder.cpp
     checkpoint/gguf_settings.cpp
+    checkpoint/gguf_sources.cpp
     checkpoint/gguf_tokenizer.cpp
     checkpoint/ollama.cpp
     checkpoint/quantise_checkpoint.cpp
@@ -66,6 +68,11 @@ endfunction()
 foreach(folder text/jinja models/families)
   file(GLOB alike CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp)
   set_source_files_properties(${alike} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endforeach()
+# Tables and searches of ggml's formats, and how families stand in GGUF files: each by itself.
+foreach(alone gguf/form gguf/ggml_grids gguf/ggml_read_iq gguf/ggml_write_iq4 gguf/ggml_write_k gguf/imatrix gguf/slice gguf/turns
+        gguf/words checkpoint/gguf_check checkpoint/gguf_sources)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${alone}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 apus_unity(apus_host)
 # What nearly every file includes is read once, which halves the time of a build. No header of our own: a compiler cache

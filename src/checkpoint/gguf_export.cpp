@@ -3,18 +3,19 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "checkpoint/gguf_settings.h"
+#include "gguf/imatrix.h"
 #include "tensor/safetensors.h"
 
 namespace apus {
@@ -23,63 +24,26 @@ namespace {
 
 constexpr int64_t kTogether = int64_t{1} << 22;  // numbers that are converted at a time
 
-// A tensor of the file, and the checkpoint's that it is made of: several where experts are stacked.
-struct Source {
-  GgufPlan::Tensor tensor;
-  std::vector<std::string> from;
-  int64_t heads = 0;  // above 0: rows go into the order of neighbours
-  int shift = 0;      // is added to every number
-};
-
-bool is_left_out(const std::string& name, bool tied) {
-  return name.ends_with("rotary_emb.inv_freq") || (tied && name == "lm_head.weight");
-}
-
-std::vector<Source> sources_of(const TensorFolder& folder, const GgufSettings& settings) {
-  std::map<std::string, Source> found;
-  std::map<std::string, std::map<int64_t, std::string>> stacks;
-  std::vector<std::string> unknown;
-  for (const std::string& name : folder.names()) {
-    if (is_left_out(name, settings.facts.tied)) continue;
-    GgufPlace place = gguf_name(name, *settings.family);
-    if (place.name.empty()) place = gguf_name("model." + name, *settings.family);
-    if (place.name.empty()) {
-      unknown.push_back(name);
-      continue;
-    }
-    const TensorEntry& entry = *folder.find(name);
-    Source& source = found[place.name];
-    source.tensor = {place.name, GgmlType::F32, entry.shape};
-    source.shift = shift_of(place.name, *settings.family);
-    const bool q = place.name.find(".attn_q.") != std::string::npos,
-               k = place.name.find(".attn_k.") != std::string::npos;
-    if (settings.family->neighbours && (q || k)) source.heads = q ? settings.facts.heads : settings.facts.kv_heads;
-    if (place.expert >= 0)
-      stacks[place.name][place.expert] = name;
-    else
-      source.from = {name};
+// As the file has it, of a tensor of the checkpoint. What is taken as it is keeps its type.
+at::Tensor in_file(at::Tensor t, const std::string& name, const GgufTurn& turn, const GgufSizes& sizes) {
+  if (turn.drops_one) t = t.squeeze();
+  if (turn.turned && t.dim() > 1) t = t.transpose(-2, -1);
+  if (turn.rows) {
+    const int64_t dim = t.dim() == 1 || name.ends_with("bias") ? t.dim() - 1 : t.dim() - 2;
+    t = t.index_select(dim, at::tensor(turn.rows(sizes, t.size(dim)), at::kLong));
   }
-  const size_t strangers = unknown.size();
-  if (strangers > 8) unknown.resize(8), unknown.push_back("...");
-  require(strangers == 0, Fault::Model, strangers, " tensors have no name in a GGUF file: ", join(unknown));
-  for (const auto& [name, experts] : stacks) {
-    Source& source = found[name];
-    source.tensor.shape.insert(source.tensor.shape.begin(), static_cast<int64_t>(experts.size()));
-    for (const auto& [number, from] : experts) source.from.push_back(from);
-  }
-  std::vector<Source> out;
-  for (auto& [name, source] : found) out.push_back(std::move(source));
-  return out;
+  if (turn.scales) t = t.to(at::kFloat) * at::tensor(turn.scales(sizes, t.size(0)), at::kFloat).unsqueeze(-1);
+  if (turn.columns && t.dim() > 1) t = t.index_select(-1, at::tensor(turn.columns(sizes, t.size(-1)), at::kLong));
+  if (turn.heads) t = t.reshape({turn.heads(sizes), -1, t.size(-1)});
+  if (turn.heads_turned) t = t.transpose(1, 2);
+  if (turn.numbers == GgufTurn::Numbers::FromOne) t = t.to(at::kFloat) + 1;
+  if (turn.numbers == GgufTurn::Numbers::MinusExp) t = -t.to(at::kFloat).exp();
+  return t;
 }
 
-// From (half, j) to (j, half) in every head.
-at::Tensor as_neighbours(const at::Tensor& rows, int64_t heads) {
-  const at::Tensor flat = rows.contiguous();
-  const int64_t half = flat.size(0) / heads / 2;
-  return flat.view({heads, 2, half, -1}).transpose(1, 2).reshape(flat.sizes()).contiguous();
-}
-
-void write_rows(GgufWriter& writer, const at::Tensor& tensor, GgmlType type, const std::string& name) {
+// `importance`: of each number of a row; null: not known.
+void write_rows(GgufWriter& writer, const at::Tensor& tensor, GgmlType type, const std::string& name,
+                const float* importance) {
   const GgmlForm& form = ggml_form(type);
   const at::Tensor flat = tensor.dim() > 1 ? tensor.flatten(0, -2) : tensor.unsqueeze(0);
   const int64_t rows = flat.size(0), width = flat.size(1), row_bytes = ggml_bytes(form, width);
@@ -93,11 +57,20 @@ void write_rows(GgufWriter& writer, const at::Tensor& tensor, GgmlType type, con
     at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
       const bool good = std::all_of(x + begin * width, x + end * width, [](float v) { return std::isfinite(v); });
       if (!good) finite = false;
-      if (good) ggml_write(type, x + begin * width, out.data() + begin * row_bytes, (end - begin) * width);
+      if (good)
+        ggml_write(type, x + begin * width, out.data() + begin * row_bytes, (end - begin) * width, importance, width);
     });
     require(finite, Fault::Model, "tensor '", name, "' holds numbers that are infinite or not numbers at all");
     writer.add(out.data(), count * row_bytes);
   }
+}
+
+// Of a stack, each of its matrices has an importance of its own.
+void write_parts(GgufWriter& writer, const at::Tensor& tensor, GgmlType type, const std::string& name,
+                 const float* importance) {
+  if (tensor.dim() < 3 || !importance) return write_rows(writer, tensor, type, name, importance);
+  for (int64_t i = 0; i < tensor.size(0); ++i)
+    write_rows(writer, tensor[i], type, name, importance + i * tensor.size(-1));
 }
 
 }  // namespace
@@ -106,13 +79,14 @@ GgufReport export_gguf(const GgufExport& what) {
   at::NoGradGuard no_grad;
   const TensorFolder folder(what.from);
   GgufSettings settings = gguf_settings(what.from, *what.mix, what.name);
-  std::vector<Source> sources = sources_of(folder, settings);
-  for (const auto& [name, factors] : settings.factors)
-    sources.push_back({{name, GgmlType::F32, {static_cast<int64_t>(factors.size())}}, {}});
-  std::sort(sources.begin(), sources.end(),
-            [](const Source& a, const Source& b) { return comes_before(a.tensor.name, b.tensor.name); });
+  std::optional<ImportanceMatrix> importance;
+  if (!what.imatrix.empty()) importance = ImportanceMatrix::read(what.imatrix);
+  settings.facts.importance = importance.has_value();
+  GgufSizes sizes = settings.sizes;
+  sizes.config = &settings.config;
+  const std::vector<GgufSource>& sources = settings.sources;
   GgufPlan plan{std::move(settings.all), {}};
-  for (const Source& source : sources) plan.tensors.push_back(source.tensor);
+  for (const GgufSource& source : sources) plan.tensors.push_back(source.tensor);
   GgufReport report{.tensors = std::ssize(plan.tensors)};
   report.larger = choose_types(plan.tensors, *what.mix, settings.facts);
   const std::vector<GgufPlan::Tensor> tensors = plan.tensors;
@@ -121,17 +95,22 @@ GgufReport export_gguf(const GgufExport& what) {
     report.weights += std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());
   GgufWriter writer(what.to, std::move(plan));
   for (size_t i = 0; i < sources.size(); ++i) {
-    const Source& source = sources[i];
+    const GgufSource& source = sources[i];
     if (source.from.empty()) {
       const std::vector<float>& factors = settings.factors.at(source.tensor.name);
       writer.add(reinterpret_cast<const std::byte*>(factors.data()),
                  static_cast<int64_t>(factors.size() * sizeof(float)));
     }
-    for (const std::string& name : source.from) {
-      at::Tensor tensor = folder.tensor(name);
-      if (source.heads > 0) tensor = as_neighbours(tensor, source.heads);
-      if (source.shift != 0) tensor = tensor.to(at::kFloat) + source.shift;
-      write_rows(writer, tensor, tensors[i].type, name);
+    const std::vector<int64_t>& shape = tensors[i].shape;
+    const int64_t stack = shape.size() > 2 ? shape[0] : 1;
+    const bool matrix = shape.size() > 1 && ggml_form(tensors[i].type).quantised();
+    const float* row = importance && matrix ? importance->find(source.tensor.name, shape.back(), stack) : nullptr;
+    report.weighed += row != nullptr;
+    for (size_t part = 0; part < source.from.size(); ++part) {
+      const std::string& name = source.from[part];
+      const at::Tensor tensor = in_file(folder.tensor(name), name, source.turn, sizes);
+      write_parts(writer, tensor, tensors[i].type, name,
+                  row ? row + static_cast<int64_t>(part) * shape.back() : nullptr);
       folder.forget(name);
     }
     what.progress(static_cast<int64_t>(i) + 1, report.tensors);

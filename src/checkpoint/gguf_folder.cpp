@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMadeBy = 1;  // rises when what is made of a file's settings changes
+constexpr int kMadeBy = 2;  // rises when what is made of a file's settings changes
 
 bool is_gguf_name(const fs::path& path) {
   std::string ending = path.extension();
@@ -65,8 +65,9 @@ fs::path gguf_folder(const fs::path& file) {
   const fs::path target = user_cache("gguf") / key_of(real) / file.stem();
   if (fs::exists(target / kModelConfigFile)) return target;
   const auto model = GgufModel::open(real);
-  const Json config = config_of_gguf(*model), tokenizer = tokenizer_of_gguf(model->header()),
-             tokenizer_config = tokenizer_config_of_gguf(*model), generation = generation_config_of_gguf(*model);
+  const Json config = model->config(), tokenizer = tokenizer_of_gguf(model->header()),
+             tokenizer_config = tokenizer_config_of_gguf(*model),
+             generation = generation_config_of_gguf(model->header());
   const fs::path partial = target.string() + str(".", ::getpid(), ".tmp");
   make_writable_dir(partial);
   fs::create_symlink(real, partial / kGgufFile);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -16,11 +15,6 @@ namespace apus {
 namespace fs = std::filesystem;
 
 namespace {
-
-Json config_file(const fs::path& folder) {
-  const fs::path path = folder / kModelConfigFile;
-  return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
-}
 
 // What Llama 3 multiplies its periods by.
 std::vector<float> llama3_factors(const RopeSpec& rope) {
@@ -35,165 +29,178 @@ std::vector<float> llama3_factors(const RopeSpec& rope) {
   return out;
 }
 
-// What of config.json the file says by itself, or by its tensors.
-bool is_of_shape(const std::string& key) {
-  static const std::set<std::string> kShape = {"model_type",
-                                               "vocab_size",
-                                               "hidden_size",
-                                               "num_hidden_layers",
-                                               "num_attention_heads",
-                                               "num_key_value_heads",
-                                               "head_dim",
-                                               "intermediate_size",
-                                               "max_position_embeddings",
-                                               "original_max_position_embeddings",
-                                               "rms_norm_eps",
-                                               "rope_theta",
-                                               "rope_scaling",
-                                               "rope_parameters",
-                                               "partial_rotary_factor",
-                                               "tie_word_embeddings",
-                                               "attention_bias",
-                                               "attention_out_bias",
-                                               "mlp_bias",
-                                               "use_bias",
-                                               "norm_topk_prob",
-                                               "decoder_sparse_step",
-                                               "mlp_only_layers"};
-  return kShape.count(key) > 0 || key.find("expert") != std::string::npos || key.starts_with("moe_");
-}
-
-class Writer {
+class ShapeWriter {
  public:
-  Writer(const fs::path& folder, const GgufMix& mix)
-      : where_(folder.string()), mix_(mix), json_(config_file(folder)), config_(json_) {}
-
-  GgufSettings settings(const std::string& name) {
-    const std::string type = config_.text("model_type", "");
-    out_.family = &family_of_model_type(type, where_);
-    const DecoderSpec spec = describe_model(json_);
-    refuse_what_is_lost(spec);
-    add("general.architecture", GgufValue::text(out_.family->architecture));
-    add("general.type", GgufValue::text("model"));
-    add("general.name", GgufValue::text(name));
-    shape(spec);
-    for (const GgufKey& key : out_.family->keys) {
-      if (!config_.find(key.config)) continue;
-      add(own(key.file),
-          key.whole ? GgufValue::u32(config_.integer(key.config)) : GgufValue::f32(config_.number(key.config, 0)));
-    }
-    rope(spec.ropes[0]);
-    experts(spec);
-    add("general.quantization_version", GgufValue::u32(2));
-    add("general.file_type", GgufValue::u32(mix_.file_type));
-    out_.facts.architecture = out_.family->architecture;
-    out_.facts.layers = spec.shape.layers, out_.facts.heads = spec.shape.heads,
-    out_.facts.kv_heads = spec.shape.kv_heads;
-    out_.facts.experts = spec.shape.experts, out_.facts.tied = spec.tied;
-    return std::move(out_);
+  ShapeWriter(GgufSettings& settings, const DecoderSpec& spec, const std::string& where)
+      : settings_(settings),
+        form_(settings.family->form),
+        spec_(spec),
+        config_(settings.config),
+        where_(where),
+        out_(form_.architecture) {
+    out_.all = std::move(settings.all);
+  }
+  void write() {
+    shape();
+    attention();
+    rope(spec_.ropes[0]);
+    mixture();
+    for (const GgufKey& key : form_.keys) key_of_config(key);
+    if (form_.write) form_.write(settings_.config, out_);
+    settings_.all = std::move(out_.all);
   }
 
  private:
-  void add(const std::string& key, GgufValue value) { out_.all.emplace_back(key, std::move(value)); }
-  std::string own(const char* key) const { return str(out_.family->architecture, ".", key); }
+  void whole(const char* name, int64_t value) { out_.own(name, GgufValue::u32(value)); }
+  void number(const char* name, double value) { out_.own(name, GgufValue::f32(value)); }
+  bool knows(const char* file) const {
+    return std::any_of(form_.keys.begin(), form_.keys.end(), [&](const GgufKey& key) { return key.file == file; });
+  }
 
-  void shape(const DecoderSpec& spec) {
-    const ModelShape& s = spec.shape;
-    add(own("block_count"), GgufValue::u32(s.layers));
-    add(own("context_length"), GgufValue::u32(config_.integer("max_position_embeddings", s.max_positions)));
-    add(own("embedding_length"), GgufValue::u32(s.hidden));
-    if (config_.find("intermediate_size"))
-      add(own("feed_forward_length"), GgufValue::u32(config_.integer("intermediate_size")));
-    add(own("attention.head_count"), GgufValue::u32(s.heads));
-    add(own("attention.head_count_kv"), GgufValue::u32(s.kv_heads));
-    add(own(out_.family->eps.file), GgufValue::f32(spec.norm.eps));
-    add(own("rope.freq_base"), GgufValue::f32(spec.ropes[0].theta));
-    if (config_.find("head_dim") || s.head_dim * s.heads != s.hidden)
-      for (const char* key : {"attention.key_length", "attention.value_length"})
-        add(own(key), GgufValue::u32(s.head_dim));
-    if (out_.family->neighbours) add(own("vocab_size"), GgufValue::u32(s.vocab));
-    if (out_.family->neighbours || out_.family->turns_in_part)
-      add(own("rope.dimension_count"), GgufValue::u32(spec.ropes[0].dim));
+  void shape() {
+    const ModelShape& s = spec_.shape;
+    whole("block_count", s.layers);
+    whole("context_length", config_.integer("max_position_embeddings", s.max_positions));
+    whole("embedding_length", s.hidden);
+    int64_t ffn = config_.integer("intermediate_size", 0);
+    for (const FeedForwardSpec& each : spec_.feed_forward)
+      if (const auto* dense = std::get_if<DenseSpec>(&each)) ffn = dense->ffn;
+    if (ffn > 0) whole("feed_forward_length", ffn);
+    number(form_.eps.file.c_str(), spec_.norm.eps);
+    if (form_.neighbours || form_.eps.config != "rms_norm_eps") whole("vocab_size", s.vocab);
+  }
+
+  void attention() {
+    const ModelShape& s = spec_.shape;
+    whole("attention.head_count", s.heads);
+    whole("attention.head_count_kv", spec_.latent ? 1 : s.kv_heads);
+    if (const auto& latent = spec_.latent) {
+      if (latent->query_rank > 0) whole("attention.q_lora_rank", latent->query_rank);
+      whole("attention.kv_lora_rank", latent->rank);
+      whole("attention.key_length", latent->rank + latent->turned);
+      whole("attention.value_length", latent->rank);
+      whole("attention.key_length_mla", latent->still + latent->turned);
+      whole("attention.value_length_mla", latent->value);
+      whole("rope.dimension_count", latent->turned);
+    } else if (config_.find("head_dim") || s.head_dim * s.heads != s.hidden) {
+      whole("attention.key_length", s.head_dim);
+      whole("attention.value_length", spec_.attention.value_dim > 0 ? spec_.attention.value_dim : s.head_dim);
+    }
   }
 
   void rope(const RopeSpec& rope) {
+    number("rope.freq_base", rope.theta);
+    if (form_.neighbours || form_.turns_in_part || rope.dim != spec_.shape.head_dim)
+      whole("rope.dimension_count", rope.dim);
+    if (!rope.sections.empty()) {
+      constexpr size_t kSections = 4;  // time, height, width, and one more
+      GgufValue::Integers sections(rope.sections.begin(), rope.sections.end());
+      sections.resize(kSections);
+      out_.own("rope.dimension_sections", GgufValue::list(GgufKind::I32, std::move(sections)));
+    }
     if (rope.type == "default") return;
-    if (rope.type == "llama3") return void(out_.factors[kRopeFrequencies] = llama3_factors(rope));
+    auto& factors = settings_.factors;
+    if (rope.type == "llama3") return void(factors[kRopeFrequencies] = llama3_factors(rope));
     if (rope.type == "longrope" && rope.short_factor == rope.long_factor && rope.attention_factor == 1)
-      return void(out_.factors[kRopeFrequencies].assign(rope.short_factor.begin(), rope.short_factor.end()));
-    if (rope.type == "longrope" && out_.family->two_factor_sets) {
-      out_.factors[kShortFactors].assign(rope.short_factor.begin(), rope.short_factor.end());
-      out_.factors[kLongFactors].assign(rope.long_factor.begin(), rope.long_factor.end());
-      return add(own("rope.scaling.attn_factor"), GgufValue::f32(rope_frequencies(rope, 1).scale));
+      return void(factors[kRopeFrequencies].assign(rope.short_factor.begin(), rope.short_factor.end()));
+    if (rope.type == "longrope" && form_.two_factor_sets) {
+      factors[kShortFactors].assign(rope.short_factor.begin(), rope.short_factor.end());
+      factors[kLongFactors].assign(rope.long_factor.begin(), rope.long_factor.end());
+      return number("rope.scaling.attn_factor", rope_frequencies(rope, 1).scale);
     }
     require(rope.type == "linear" || rope.type == "yarn", Fault::Model, where_, ": positions stretched by '", rope.type,
-            "' have no place in a GGUF file of the architecture ", out_.family->architecture);
-    add(own("rope.scaling.type"), GgufValue::text(rope.type));
-    add(own("rope.scaling.factor"), GgufValue::f32(rope.factor));
-    if (rope.type == "yarn")
-      add(own("rope.scaling.original_context_length"), GgufValue::u32(static_cast<int64_t>(rope.original_positions)));
+            "' have no place in a GGUF file of the architecture ", form_.architecture);
+    out_.own("rope.scaling.type", GgufValue::text(rope.type));
+    number("rope.scaling.factor", rope.factor);
+    if (rope.type == "yarn") yarn(rope);
+  }
+  void yarn(const RopeSpec& rope) {
+    whole("rope.scaling.original_context_length", static_cast<int64_t>(rope.original_positions));
+    if (rope.beta_fast != 32) number("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    if (rope.beta_slow != 1) number("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    if (rope.mscale_all_dim != 0) number("rope.scaling.yarn_log_multiplier", 0.1 * rope.mscale_all_dim);
+    if (rope.attention_factor != 0)
+      number("rope.scaling.yarn_attn_factor", rope.attention_factor / (0.1 * std::log(rope.factor) + 1));
   }
 
-  void experts(const DecoderSpec& spec) {
-    if (!out_.family->experts) return;
-    const auto& mixture = std::get<MixtureSpec>(spec.feed_forward[0]);
-    add(own("expert_count"), GgufValue::u32(mixture.experts));
-    add(own("expert_used_count"), GgufValue::u32(mixture.per_token));
-    add(own("expert_feed_forward_length"), GgufValue::u32(mixture.ffn));
-    if (mixture.shared_ffn > 0) add(own("expert_shared_feed_forward_length"), GgufValue::u32(mixture.shared_ffn));
+  void mixture() {
+    for (size_t i = 0; i < spec_.feed_forward.size(); ++i)
+      if (const auto* m = std::get_if<MixtureSpec>(&spec_.feed_forward[i])) return mixture(*m, static_cast<int64_t>(i));
   }
-
-  // config.json as whoever reads the file takes it to be.
-  Json as_read(const DecoderSpec& spec) const {
-    Json out = Json::object();
-    for (const auto& [key, value] : json_.items())
-      if (is_of_shape(key)) out[key] = value;
-    for (const GgufKey& key : out_.family->keys)
-      if (json_.contains(key.config)) out[key.config] = json_[key.config];
-    if (out_.family->constants)
-      out.update(out_.family->constants({spec.shape.layers, spec.shape.hidden, spec.shape.heads, spec.shape.head_dim}));
-    return out;
-  }
-
-  // Settings that change answers and that readers of the file would not know of.
-  void refuse_what_is_lost(const DecoderSpec& spec) const {
-    const auto lost = [&](bool is, const char* what) {
-      require(!is, Fault::Model, where_, ": ", what, ", which a GGUF file of the architecture ",
-              out_.family->architecture, " cannot say");
+  // What the family's files have of it; `first` is the first layer that is one.
+  void mixture(const MixtureSpec& m, int64_t first) {
+    const auto add = [&](const char* name, int64_t value) {
+      if (knows(name)) whole(name, value);
     };
-    const DecoderSpec seen = describe_model(as_read(spec));
-    lost(spec.attention.qkv_bias != seen.attention.qkv_bias || spec.attention.out_bias != seen.attention.out_bias,
-         "its matrices have biases where they usually have none, or none where they usually have them");
-    lost(spec.act != seen.act, "its activation is not the usual one");
-    lost(spec.window != seen.window, "its layers look back through other windows than is usual");
-    lost(spec.rope_of != seen.rope_of || spec.ropes != seen.ropes,
-         "its layers are told positions in another way than is usual");
-    lost(spec.attention.scale != seen.attention.scale || spec.attention.softcap != seen.attention.softcap,
-         "its attention scores are scaled in another way than is usual");
-    lost(spec.logit_softcap != seen.logit_softcap || spec.logit_scale != seen.logit_scale ||
-             spec.branch_scale != seen.branch_scale || spec.embedding_scale != seen.embedding_scale,
-         "its logits, branches or embeddings are scaled in another way than is usual");
-    for (const FeedForwardSpec& kind : spec.feed_forward) {
-      const auto* mixture = std::get_if<MixtureSpec>(&kind);
-      lost((mixture != nullptr) != out_.family->experts, "some of its layers have experts and others have none");
-      lost(mixture && mixture->router.normalise != out_.family->normalised_experts,
-           out_.family->normalised_experts ? "norm_topk_prob is false" : "norm_topk_prob is true");
-    }
+    add("expert_count", m.experts);
+    add("expert_used_count", m.per_token);
+    whole("expert_feed_forward_length", m.ffn);
+    if (m.shared_ffn > 0) whole("expert_shared_feed_forward_length", m.shared_ffn);
+    if (m.shared_ffn % m.ffn == 0) add("expert_shared_count", m.shared_ffn / m.ffn);
+    add("leading_dense_block_count", first);
+    if (m.router.groups > 1)
+      add("expert_group_count", m.router.groups), add("expert_group_used_count", m.router.open_groups);
+    if (knows("expert_weights_scale")) number("expert_weights_scale", m.router.scale);
+    if (knows("expert_weights_norm")) out_.own("expert_weights_norm", GgufValue::flag(m.router.normalise));
+    constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // as files number them
+    if (m.router.sigmoid || knows("expert_gating_func"))
+      whole("expert_gating_func", m.router.sigmoid ? kSigmoid : kSoftmax);
   }
 
-  std::string where_;
-  const GgufMix& mix_;
-  Json json_;
-  Config config_;
-  GgufSettings out_;
+  // What was not said of the model as it is understood.
+  void key_of_config(const GgufKey& key) {
+    const Json* value = config_.find(key.config.c_str());
+    if (!value || out_.says(key.file)) return;
+    if (key.kind == GgufKey::Whole && value->is_number())
+      whole(key.file.c_str(), value->get<int64_t>());
+    else if (key.kind == GgufKey::Number && value->is_number())
+      number(key.file.c_str(), value->get<double>());
+    else if (key.kind == GgufKey::Flag && value->is_boolean())
+      out_.own(key.file, GgufValue::flag(value->get<bool>()));
+    else if (key.kind == GgufKey::Wholes && value->is_array())
+      out_.own(key.file, GgufValue::list(GgufKind::I32, value->get<GgufValue::Integers>()));
+    else if (key.kind == GgufKey::Numbers && value->is_array())
+      out_.own(key.file, GgufValue::list(GgufKind::F32, value->get<GgufValue::Numbers>()));
+  }
+
+  GgufSettings& settings_;
+  const GgufForm& form_;
+  const DecoderSpec& spec_;
+  const Config config_;
+  const std::string& where_;
+  GgufSettingsWriter out_;
 };
 
 }  // namespace
 
+void add_shape_settings(GgufSettings& settings, const DecoderSpec& spec, const std::string& where) {
+  ShapeWriter(settings, spec, where).write();
+}
+
 GgufSettings gguf_settings(const fs::path& folder, const GgufMix& mix, const std::string& name) {
-  GgufSettings out = Writer(folder, mix).settings(name);
-  const int64_t rows = Config(config_file(folder)).integer("vocab_size");
-  for (auto& each : gguf_tokenizer(folder, rows)) out.all.push_back(std::move(each));
+  const std::string where = folder.string();
+  const fs::path path = folder / kModelConfigFile;
+  GgufSettings out;
+  out.config = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  out.family = &family_of_model_type(Config(out.config).text("model_type", ""), where);
+  const DecoderSpec spec = describe_model(out.config);
+  const ModelShape& s = spec.shape;
+  out.facts = {.architecture = out.family->form.architecture,
+               .layers = s.layers,
+               .heads = s.heads,
+               .kv_heads = s.kv_heads,
+               .experts = s.experts,
+               .tied = spec.tied};
+  out.sizes = {s.layers, s.hidden, s.heads, s.kv_heads, s.head_dim};
+  out.all = {{"general.architecture", GgufValue::text(out.facts.architecture)},
+             {"general.type", GgufValue::text("model")},
+             {"general.name", GgufValue::text(name)}};
+  add_shape_settings(out, spec, where);
+  out.all.emplace_back("general.quantization_version", GgufValue::u32(2));
+  out.all.emplace_back("general.file_type", GgufValue::u32(mix.file_type));
+  add_sources(out, spec, folder);
+  refuse_what_is_lost(out, spec, where);
+  for (auto& each : gguf_tokenizer(folder, s.vocab)) out.all.push_back(std::move(each));
   return out;
 }
 

@@ -98,7 +98,7 @@ class GgufQuantised final : public QuantisedWeights {
 
   std::vector<std::string> tensors(const std::string& layer) const override {
     const GgufSlice* slice = model_->find(layer + ".weight");
-    if (!slice || slice->shape.size() != 2 || !ggml_form(slice->type).quantised()) return {};
+    if (!slice || slice->shape.size() != 2 || !slice->quantised()) return {};
     return {layer + ".weight"};
   }
   std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {

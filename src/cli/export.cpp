@@ -12,6 +12,7 @@
 #include "checkpoint/gguf_settings.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
+#include "gguf/imatrix.h"
 #include "quant/format.h"
 
 namespace apus {
@@ -24,6 +25,10 @@ void ExportOptions::fields(OptionTable& v) {
   v("to_gguf", to_gguf, "write one GGUF file with weights in this format: " + join(mix_names()))
       .common()
       .shown_default("no such file");
+  v("imatrix", imatrix,
+    "--to_gguf: an importance matrix of llama-imatrix (.dat or .gguf), by which numbers that matter more are rounded "
+    "better")
+      .shown_default("none");
   v("to_ollama", to_ollama, "write a Modelfile for ollama, of the model's folder or of the file of --to_gguf").common();
   v("to_hf", to_hf,
     "write the model anew as HuggingFace's files, in another --torch_dtype or --max_shard_size; with --adapters that "
@@ -185,6 +190,13 @@ void ExportOptions::check() const {
           "--to_hf and another export: one at a time");
   require(to_gguf.empty() || find_mix(to_gguf), Fault::Usage, "--to_gguf ", to_gguf,
           " is not possible. Allowed: ", join(mix_names()), ", in capitals or not");
+  require(imatrix.empty() || !to_gguf.empty(), Fault::Usage, "--imatrix ", imatrix,
+          " is for --to_gguf, which is not given");
+  require(imatrix.empty() || find_mix(to_gguf)->weighs_importance(), Fault::Usage, "--imatrix ", imatrix,
+          " changes nothing with --to_gguf ", to_gguf,
+          ": q6_k, q5_k_m, q5_k_s, q4_k_m, q4_k_s, iq4_nl and iq4_xs ask "
+          "for importance");
+  require(imatrix.empty() || fs::is_regular_file(imatrix), Fault::Usage, "--imatrix ", imatrix, " is no file");
   require(!converts() || adapters.empty() || merge_lora, Fault::Usage,
           "--adapters with --to_gguf or --to_ollama: give --merge_lora true, which folds them into the model first");
   if (merge_lora) return check_merge();
@@ -270,7 +282,8 @@ void ExportOptions::rehearse(Rehearsal& r) const {
     if (use_chat_template) r.chat_template(chat_template, model);
     return r.output(output_dir);
   }
-  const ModelFacts facts = model_facts(r.model(model));
+  const Json config = r.model(model);
+  const ModelFacts facts = model_facts(config);
   if (quantise.any()) {
     if (calibrates()) {
       r.tokenizer(model);
@@ -283,7 +296,11 @@ void ExportOptions::rehearse(Rehearsal& r) const {
   if (to_hf && !merge_lora && !adapters.empty()) return r.output(output_dir);
   if (!to_gguf.empty()) {
     const GgufMix& mix = *find_mix(to_gguf);
-    gguf_settings(model, mix, model_name());
+    if (config.contains("quantization_config"))  // its tensors have other names once they are plain
+      family_of_model_type(facts.type, model);
+    else
+      gguf_settings(model, mix, model_name());
+    if (!imatrix.empty()) r.right("imatrix", str(ImportanceMatrix::read(imatrix).size(), " matrices in ", imatrix));
     r.right("gguf", str(mix.label(), ", ", gguf_path().string()));
   }
   if (converts()) {

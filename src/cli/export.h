@@ -32,6 +32,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   bool to_hf = false;  // the model, or an adapter that is not merged, written anew
   bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
   std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
+  std::string imatrix;  // an importance matrix for it; empty: none
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

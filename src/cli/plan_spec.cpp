@@ -11,7 +11,7 @@
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
 #include "checkpoint/gguf_folder.h"
-#include "gguf/import.h"
+#include "gguf/model.h"
 #include "models/spec/presets.h"
 #include "quant/size.h"
 
@@ -131,7 +131,7 @@ PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& co
 
 Json config_named(const std::string& model) {
   std::error_code code;
-  if (const auto gguf = gguf_meant(model)) return config_of_gguf(*GgufModel::open(fs::canonical(*gguf)));
+  if (const auto gguf = gguf_meant(model)) return GgufModel::open(fs::canonical(*gguf))->config();
   const bool folder = fs::is_directory(model, code);
   const fs::path path = folder ? fs::path(model) / "config.json" : fs::path(model);
   if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);

@@ -20,14 +20,33 @@ const char* const kTekkenRegex = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\
                                  R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
                                  R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+const char* const kQwen35Regex =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+const char* const kBailingRegex =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
+const char* const kExaoneMoeRegex =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+// Chinese and Japanese letters; then the rest.
+const char* const kDeepseekLetters = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
+const char* const kDeepseekRegex =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 Json byte_level(bool cuts) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", cuts}};
 }
 
-Json by_regex(const char* regex) {
-  const Json split = {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
-  return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
+// One after the other.
+Json by_regexes(const std::vector<const char*>& regexes) {
+  Json all = Json::array();
+  for (const char* regex : regexes)
+    all.push_back({{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}});
+  all.push_back(byte_level(false));
+  return {{"type", "Sequence"}, {"pretokenizers", std::move(all)}};
 }
+Json by_regex(const char* regex) { return by_regexes({regex}); }
 
 Json single_digits() {
   const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
@@ -42,13 +61,19 @@ struct Named {
 const std::vector<Named>& rules() {
   static const Json nfc = {{"type", "NFC"}};
   static const std::vector<Named> all = {
+      {{"hunyuan", "stablelm2", "solar-open"}, {nullptr, by_regex(kQwen2Regex)}},
       {{"qwen2", "deepseek-r1-qwen", "megrez"}, {nfc, by_regex(kQwen2Regex)}},
-      {{"llama-bpe", "llama3", "llama-v3", "falcon3"}, {nullptr, by_regex(kLlama3Regex), true}},
-      {{"glm4", "chatglm-bpe", "dbrx", "smaug-bpe"}, {nullptr, by_regex(kLlama3Regex)}},
-      {{"gpt-2", "exaone4"}, {nullptr, byte_level(true)}},
+      {{"qwen35"}, {nfc, by_regex(kQwen35Regex)}},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2", "pixtral"},
+       {nullptr, by_regex(kLlama3Regex), true}},
+      {{"glm4", "glm5", "chatglm-bpe", "dbrx", "smaug-bpe"}, {nullptr, by_regex(kLlama3Regex)}},
+      {{"gpt-2", "exaone4", "olmo", "phi-2", "mpt", "trillion", "granite-docling"}, {nullptr, byte_level(true)}},
+      {{"deepseek-v3", "hunyuan-dense"}, {nullptr, by_regexes({R"(\p{N}{1,3})", kDeepseekLetters, kDeepseekRegex})}},
+      {{"bailingmoe2", "bailingmoe"}, {nullptr, by_regex(kBailingRegex)}},
+      {{"exaone-moe"}, {nullptr, by_regex(kExaoneMoeRegex)}},
       {{"smollm", "refact", "starcoder", "command-r", "codeshell", "exaone", "minerva-7b"}, {nullptr, single_digits()}},
       {{"tekken"}, {nullptr, by_regex(kTekkenRegex), true}},
-      {{"gpt-4o", "llama4"}, {nullptr, by_regex(kGpt4oRegex), true}},
+      {{"gpt-4o", "llama4", "minimax-m2", "kanana2"}, {nullptr, by_regex(kGpt4oRegex), true}},
   };
   return all;
 }

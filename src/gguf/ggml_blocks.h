@@ -2,6 +2,8 @@
 // What reading and writing of ggml's blocks share: numbers at bytes, and tables. No tensor library.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -42,5 +44,45 @@ inline SubBlock sub_block(const std::byte* b, int j) {
   return {(byte_at(b, j + 4) & 15) | (byte_at(b, j - 4) >> 6) << 4, (byte_at(b, j + 4) >> 4) | (byte_at(b, j) >> 6)
                                                                                                    << 4};
 }
+
+// The nearest whole number, ties to even; |x| < 2^22.
+inline int nearest(float x) {
+  const auto bits = std::bit_cast<int32_t>(x + 12582912.0F);
+  return (bits & 0x007FFFFF) - 0x00400000;
+}
+
+inline float signed_largest(const float* x, int64_t n) {  // the first of those
+  float size = 0, found = 0;
+  for (int64_t i = 0; i < n; ++i)
+    if (std::fabs(x[i]) > size) size = std::fabs(x[i]), found = x[i];
+  return found;
+}
+
+inline float inverse(float d) { return d != 0 ? 1 / d : 0; }
+
+struct Extent {
+  float least, most;
+};
+inline Extent extent(const float* x) {
+  const auto [least, most] = std::minmax_element(x, x + kSmall);
+  return {*least, *most};
+}
+
+// Writers of blocks; `importance`: of each number, how much its error matters; null: not known.
+void write_q4_k(const float* x, const float* importance, std::byte* b);
+void write_q5_k(const float* x, const float* importance, std::byte* b);
+void write_q6_k(const float* x, const float* importance, std::byte* b);
+void write_iq4_nl(const float* x, const float* importance, std::byte* b);
+void write_iq4_xs(const float* x, const float* importance, std::byte* b);
+
+// Blocks of 256 of the IQ formats (ggml_read_iq.cpp).
+void read_iq2_xxs(const std::byte* b, float* out);
+void read_iq2_xs(const std::byte* b, float* out);
+void read_iq2_s(const std::byte* b, float* out);
+void read_iq3_xxs(const std::byte* b, float* out);
+void read_iq3_s(const std::byte* b, float* out);
+void read_iq1_s(const std::byte* b, float* out);
+void read_iq1_m(const std::byte* b, float* out);
+void read_iq4_xs(const std::byte* b, float* out);
 
 }  // namespace apus::ggml

@@ -140,6 +140,22 @@ void (*block_reader(GgmlType type))(const std::byte*, float*) {
       return read_q5_k;
     case GgmlType::Q6_K:
       return read_q6_k;
+    case GgmlType::IQ2_XXS:
+      return read_iq2_xxs;
+    case GgmlType::IQ2_XS:
+      return read_iq2_xs;
+    case GgmlType::IQ2_S:
+      return read_iq2_s;
+    case GgmlType::IQ3_XXS:
+      return read_iq3_xxs;
+    case GgmlType::IQ3_S:
+      return read_iq3_s;
+    case GgmlType::IQ1_S:
+      return read_iq1_s;
+    case GgmlType::IQ1_M:
+      return read_iq1_m;
+    case GgmlType::IQ4_XS:
+      return read_iq4_xs;
     case GgmlType::IQ4_NL:
       return read_iq4_nl;
     case GgmlType::MXFP4:

@@ -9,7 +9,7 @@ namespace apus {
 
 namespace {
 
-constexpr std::array<GgmlForm, 15> kForms{{{GgmlType::F32, "F32", 1, 4, true},
+constexpr std::array<GgmlForm, 23> kForms{{{GgmlType::F32, "F32", 1, 4, true},
                                            {GgmlType::F16, "F16", 1, 2, true},
                                            {GgmlType::BF16, "BF16", 1, 2, true},
                                            {GgmlType::Q4_0, "Q4_0", 32, 18, true},
@@ -22,7 +22,15 @@ constexpr std::array<GgmlForm, 15> kForms{{{GgmlType::F32, "F32", 1, 4, true},
                                            {GgmlType::Q4_K, "Q4_K", 256, 144, true},
                                            {GgmlType::Q5_K, "Q5_K", 256, 176, true},
                                            {GgmlType::Q6_K, "Q6_K", 256, 210, true},
-                                           {GgmlType::IQ4_NL, "IQ4_NL", 32, 18, false},
+                                           {GgmlType::IQ2_XXS, "IQ2_XXS", 256, 66, false},
+                                           {GgmlType::IQ2_XS, "IQ2_XS", 256, 74, false},
+                                           {GgmlType::IQ2_S, "IQ2_S", 256, 82, false},
+                                           {GgmlType::IQ3_XXS, "IQ3_XXS", 256, 98, false},
+                                           {GgmlType::IQ3_S, "IQ3_S", 256, 110, false},
+                                           {GgmlType::IQ1_S, "IQ1_S", 256, 50, false},
+                                           {GgmlType::IQ1_M, "IQ1_M", 256, 56, false},
+                                           {GgmlType::IQ4_XS, "IQ4_XS", 256, 136, true},
+                                           {GgmlType::IQ4_NL, "IQ4_NL", 32, 18, true},
                                            {GgmlType::MXFP4, "MXFP4", 32, 17, true}}};
 
 // Types that files may hold and that are not read.
@@ -30,21 +38,13 @@ struct OtherType {
   uint32_t type;
   const char* name;
 };
-constexpr std::array<OtherType, 19> kOthers{{{9, "Q8_1"},
+constexpr std::array<OtherType, 11> kOthers{{{9, "Q8_1"},
                                              {15, "Q8_K"},
-                                             {16, "IQ2_XXS"},
-                                             {17, "IQ2_XS"},
-                                             {18, "IQ3_XXS"},
-                                             {19, "IQ1_S"},
-                                             {21, "IQ3_S"},
-                                             {22, "IQ2_S"},
-                                             {23, "IQ4_XS"},
                                              {24, "I8"},
                                              {25, "I16"},
                                              {26, "I32"},
                                              {27, "I64"},
                                              {28, "F64"},
-                                             {29, "IQ1_M"},
                                              {34, "TQ1_0"},
                                              {35, "TQ2_0"},
                                              {40, "NVFP4"},

@@ -24,7 +24,15 @@ enum class GgmlType : uint32_t {
   Q4_K = 12,
   Q5_K = 13,
   Q6_K = 14,
+  IQ2_XXS = 16,
+  IQ2_XS = 17,
+  IQ3_XXS = 18,
+  IQ1_S = 19,
   IQ4_NL = 20,
+  IQ3_S = 21,
+  IQ2_S = 22,
+  IQ4_XS = 23,
+  IQ1_M = 29,
   BF16 = 30,
   MXFP4 = 39,
 };
@@ -49,8 +57,9 @@ inline int64_t ggml_bytes(const GgmlForm& form, int64_t count) { return count / 
 
 // `count` numbers from whole blocks.
 void ggml_read(GgmlType type, const std::byte* blocks, float* out, int64_t count);
-// The same bytes as ggml's reference quantisers without importance matrix write. The numbers must be finite and the
-// type writable.
-void ggml_write(GgmlType type, const float* numbers, std::byte* blocks, int64_t count);
+// The same bytes as ggml's reference quantisers write. The numbers must be finite and the type writable. `importance`:
+// of each of the `width` numbers of a row, how much its error matters; null: nothing is known of that.
+void ggml_write(GgmlType type, const float* numbers, std::byte* blocks, int64_t count,
+                const float* importance = nullptr, int64_t width = 0);
 
 }  // namespace apus

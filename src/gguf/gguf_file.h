@@ -63,6 +63,9 @@ struct GgufHeader {
   const GgufValue::Strings* strings(const std::string& key) const;  // null: none
   const GgufValue::Integers* integers(const std::string& key) const;
   const GgufValue::Numbers* numbers(const std::string& key) const;
+  // The numbers of a tensor that says what periods are multiplied by; empty: there is none.
+  const std::vector<float>& factors(const std::string& tensor) const;
+  std::map<std::string, std::vector<float>> factors_of;
   std::string where;  // the file, for messages
 };
 

@@ -207,6 +207,12 @@ GgufValue GgufValue::list(GgufKind element, Held values) {
   return out;
 }
 
+const std::vector<float>& GgufHeader::factors(const std::string& tensor) const {
+  static const std::vector<float> none;
+  const auto it = factors_of.find(tensor);
+  return it == factors_of.end() ? none : it->second;
+}
+
 int64_t GgufTensor::numel() const {
   int64_t n = 1;
   for (const int64_t d : shape) n *= d;

@@ -25,6 +25,7 @@ void put_text(std::string& out, const std::string& text) {
 
 void put_integer(std::string& out, GgufKind kind, int64_t value) {
   switch (kind) {
+    case GgufKind::Bool:
     case GgufKind::U8:
     case GgufKind::I8:
       return put(out, static_cast<int8_t>(value));

@@ -10,10 +10,11 @@
 
 namespace apus {
 
-Json config_of_gguf(const GgufModel& model);             // config.json
-Json generation_config_of_gguf(const GgufModel& model);  // generation_config.json
-Json tokenizer_of_gguf(const GgufHeader& header);        // tokenizer.json
-Json tokenizer_config_of_gguf(const GgufModel& model);   // tokenizer_config.json, with the chat template
+// config.json. Of the tensors names, shapes and types count.
+Json config_of_gguf(const GgufHeader& header, const GgufFamily& family);
+Json generation_config_of_gguf(const GgufHeader& header);  // generation_config.json
+Json tokenizer_of_gguf(const GgufHeader& header);          // tokenizer.json
+Json tokenizer_config_of_gguf(const GgufModel& model);     // tokenizer_config.json, with the chat template
 
 // rope_scaling of config.json for factors that each period is multiplied by: llama3's where its rule gives them, else
 // longrope's list.

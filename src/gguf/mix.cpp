@@ -12,7 +12,7 @@ namespace {
 
 using Kind = GgufMix::Kind;
 
-constexpr std::array<GgufMix, 13> kMixes{{{"f32", 0, GgmlType::F32},
+constexpr std::array<GgufMix, 16> kMixes{{{"f32", 0, GgmlType::F32},
                                           {"f16", 1, GgmlType::F16},
                                           {"bf16", 32, GgmlType::BF16},
                                           {"q8_0", 7, GgmlType::Q8_0},
@@ -23,6 +23,9 @@ constexpr std::array<GgufMix, 13> kMixes{{{"f32", 0, GgmlType::F32},
                                           {"q5_0", 8, GgmlType::Q5_0},
                                           {"q4_k_m", 15, GgmlType::Q4_K, Kind::Medium},
                                           {"q4_k_s", 14, GgmlType::Q4_K, Kind::Small},
+                                          {"iq4_nl", 25, GgmlType::IQ4_NL},
+                                          {"iq4_xs", 30, GgmlType::IQ4_XS},
+                                          {"mxfp4_moe", 38, GgmlType::Q8_0, Kind::Experts},
                                           {"q4_1", 3, GgmlType::Q4_1},
                                           {"q4_0", 2, GgmlType::Q4_0}}};
 
@@ -32,10 +35,11 @@ int64_t layer_of(const std::string& name) {
 
 bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 
-// Vectors, norms and routers stay as exact as they are.
+// Vectors, norms, routers, convolutions and a table of positions stay as exact as they are.
 bool is_matrix(const GgufPlan::Tensor& t) {
   return t.name.ends_with("weight") && t.shape.size() >= 2 && !t.name.ends_with("_norm.weight") &&
-         !has(t.name, "ffn_gate_inp");
+         !has(t.name, "ffn_gate_inp") && !has(t.name, "ssm_conv1d") && !has(t.name, "shortconv.conv.") &&
+         t.name != "position_embd.weight";
 }
 
 // Among n, the first and last eighth and every third between.
@@ -44,10 +48,11 @@ bool use_more(int64_t i, int64_t n) { return i < n / 8 || i >= 7 * n / 8 || (i -
 // For rows that are no whole blocks.
 GgmlType fitting(GgmlType type, int64_t width) {
   if (width % ggml_form(type).block == 0) return type;
-  const GgmlType small = type == GgmlType::Q4_K   ? GgmlType::Q5_0
-                         : type == GgmlType::Q5_K ? GgmlType::Q5_1
-                         : type == GgmlType::Q6_K ? GgmlType::Q8_0
-                                                  : GgmlType::F16;
+  const GgmlType small = type == GgmlType::Q4_K     ? GgmlType::Q5_0
+                         : type == GgmlType::Q5_K   ? GgmlType::Q5_1
+                         : type == GgmlType::Q6_K   ? GgmlType::Q8_0
+                         : type == GgmlType::IQ4_XS ? GgmlType::IQ4_NL
+                                                    : GgmlType::F16;
   return width % ggml_form(small).block == 0 ? small : GgmlType::F16;
 }
 
@@ -55,11 +60,13 @@ class Chooser {
  public:
   Chooser(const GgufMix& mix, const GgufModelFacts& model) : mix_(mix), model_(model) {}
   GgmlType of(const std::string& name) {
+    if (mix_.kind == Kind::Experts) return has(name, "_exps.") ? GgmlType::MXFP4 : mix_.base;
     if (name == "output.weight" || (model_.tied && name == "token_embd.weight"))
       return mix_.base == GgmlType::Q8_0 ? GgmlType::Q8_0 : GgmlType::Q6_K;
     if (has(name, "attn_v.weight")) return value_of_attention();
     if (has(name, "attn_k.weight") && model_.experts == 8) return GgmlType::Q8_0;
-    if (has(name, "attn_output.weight") && model_.experts == 8 && mix_.base == GgmlType::Q4_K) return GgmlType::Q5_K;
+    if (has(name, "attn_output.weight") && model_.experts == 8 && (mix_.base == GgmlType::Q4_K || nonlinear()))
+      return GgmlType::Q5_K;
     if (has(name, "ffn_down")) return down_of_feed_forward(name);
     if (has(name, "attn_qkv.weight") && mix_.kind == Kind::Medium)
       return mix_.base == GgmlType::Q4_K ? GgmlType::Q5_K : GgmlType::Q6_K;
@@ -67,9 +74,11 @@ class Chooser {
   }
 
  private:
+  bool nonlinear() const { return mix_.base == GgmlType::IQ4_NL || mix_.base == GgmlType::IQ4_XS; }
   GgmlType value_of_attention() {
     const int64_t i = values_++;
     GgmlType type = mix_.base;
+    if (nonlinear() && model_.kv_heads > 0 && model_.heads / model_.kv_heads >= 4) type = GgmlType::Q5_K;
     if (mix_.kind == Kind::Medium && use_more(i, model_.layers)) type = GgmlType::Q6_K;
     if (mix_.kind == Kind::Small && mix_.base == GgmlType::Q4_K && i < 4) type = GgmlType::Q5_K;
     const bool seventy = model_.layers == 80 && model_.heads != model_.kv_heads;  // shared by eight heads
@@ -79,7 +88,8 @@ class Chooser {
   GgmlType down_of_feed_forward(const std::string& name) {
     const int64_t i = model_.experts > 1 ? layer_of(name) : downs_++;
     if (mix_.kind == Kind::Medium && use_more(i, model_.layers)) return GgmlType::Q6_K;
-    const bool early = mix_.kind == Kind::Small && mix_.base == GgmlType::Q4_K && i < model_.layers / 8;
+    const bool small = mix_.kind == Kind::Small && mix_.base == GgmlType::Q4_K;
+    const bool early = (small || (nonlinear() && !model_.importance)) && i < model_.layers / 8;
     return early ? GgmlType::Q5_K : mix_.base;
   }
 
@@ -94,6 +104,11 @@ std::string GgufMix::label() const {
   std::string out = name;
   for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return out;
+}
+
+bool GgufMix::weighs_importance() const {
+  return base == GgmlType::Q4_K || base == GgmlType::Q5_K || base == GgmlType::Q6_K || base == GgmlType::IQ4_NL ||
+         base == GgmlType::IQ4_XS;
 }
 
 const GgufMix* find_mix(const std::string& name) {

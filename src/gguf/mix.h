@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensor of a model gets which number format, as llama-quantize chooses without importance matrix.
+// Which tensor of a model gets which number format, as llama-quantize chooses.
 // No tensor library.
 #pragma once
 
@@ -14,8 +14,10 @@ struct GgufMix {
   const char* name;  // as --to_gguf says it: "q4_k_m"
   int file_type;     // general.file_type
   GgmlType base;
-  enum class Kind { Plain, Small, Medium } kind = Kind::Plain;  // which tensors get more than the base
-  std::string label() const;                                    // as file names say it: "Q4_K_M"
+  // Which tensors get more than the base; Experts: matrices of experts get MXFP4.
+  enum class Kind { Plain, Small, Medium, Experts } kind = Kind::Plain;
+  std::string label() const;       // as file names say it: "Q4_K_M"
+  bool weighs_importance() const;  // its format asks how much the error of a number matters
 };
 
 const GgufMix* find_mix(const std::string& name);  // in capitals or not; null: there is none
@@ -25,6 +27,7 @@ struct GgufModelFacts {
   std::string architecture;
   int64_t layers = 0, heads = 0, kv_heads = 0, experts = 0;
   bool tied = false;
+  bool importance = false;  // is known: fewer matrices need a larger format
 };
 
 // The formats of all tensors. They must be in the order that tensors have in a file: it counts which come first.

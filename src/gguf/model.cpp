@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gguf/model.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "gguf/import.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -22,29 +24,27 @@ fs::path part_path(const fs::path& first, int64_t number, int64_t count) {
   return first.parent_path() / (name.substr(0, name.size() - std::strlen(from)) + to);
 }
 
+bool is_of_positions(const std::string& name) {
+  return name == kRopeFrequencies || name == kShortFactors || name == kLongFactors;
+}
+
+// Of a layer behind the last one, which guesses tokens ahead and is not read.
+bool guesses_ahead(const std::string& name, int64_t layers) {
+  return name.starts_with("blk.") && std::strtoll(name.c_str() + 4, nullptr, 10) >= layers;
+}
+
+// Of one tensor of the file, as the checkpoint has it.
+std::vector<int64_t> shape_in_checkpoint(const GgufTensor& t, const GgufTurn& turn) {
+  std::vector<int64_t> shape = t.shape;
+  if (turn.adds_last && shape.size() > 1) shape.pop_back();
+  if (turn.rows_of_one && shape.size() == 2) shape = {shape[0] * shape[1]};
+  if (turn.heads && shape.size() == 3)
+    shape = turn.heads_turned ? std::vector<int64_t>{shape[0] * shape[2], shape[1]}
+                              : std::vector<int64_t>{shape[0] * shape[1], shape[2]};
+  return shape;
+}
+
 }  // namespace
-
-int64_t GgufSlice::width() const {
-  int64_t n = 1;
-  for (const int64_t d : shape) n *= d;
-  return rows() > 0 ? n / rows() : 0;
-}
-
-const std::byte* GgufSlice::row(int64_t i) const {
-  const int64_t row_bytes = ggml_bytes(ggml_form(type), width());
-  if (heads == 0) return data + i * row_bytes;
-  const int64_t size = rows() / heads, head = i / size, in_head = i % size;
-  const int64_t half = in_head / (size / 2), j = in_head % (size / 2);
-  return data + (head * size + 2 * j + half) * row_bytes;
-}
-
-void GgufSlice::read_rows(int64_t first, int64_t count, float* out) const {
-  if (heads == 0)
-    ggml_read(type, row(first), out, count * width());
-  else
-    for (int64_t i = 0; i < count; ++i) ggml_read(type, row(first + i), out + i * width(), width());
-  for (int64_t i = 0; shift != 0 && i < count * width(); ++i) out[i] -= static_cast<float>(shift);
-}
 
 std::shared_ptr<const GgufModel> GgufModel::open(const fs::path& path) {
   return std::shared_ptr<const GgufModel>(new GgufModel(path));
@@ -55,69 +55,140 @@ std::shared_ptr<const GgufModel> GgufModel::in_folder(const fs::path& dir) {
   return fs::exists(link) ? open(fs::canonical(link)) : nullptr;
 }
 
+void GgufModel::open_part(const fs::path& path) {
+  auto mapped = std::make_unique<MappedFile>(path);
+  GgufHeader header = parse_gguf(mapped->data(), mapped->size(), path.string());
+  for (const GgufTensor& tensor : header.tensors) {
+    data_.push_back(mapped->data() + tensor.begin);
+    if (!is_of_positions(tensor.name) || tensor.type != GgmlType::F32) continue;
+    std::vector<float>& factors = (files_.empty() ? header : header_).factors_of[tensor.name];
+    factors.resize(static_cast<size_t>(tensor.numel()));
+    std::memcpy(factors.data(), data_.back(), factors.size() * sizeof(float));
+  }
+  if (files_.empty())
+    header_ = std::move(header);
+  else
+    for (GgufTensor& tensor : header.tensors) header_.tensors.push_back(std::move(tensor));
+  files_.push_back(std::move(mapped));
+}
+
 GgufModel::GgufModel(const fs::path& path) {
-  const auto add_part = [&](const fs::path& file) {
-    auto mapped = std::make_unique<MappedFile>(file);
-    GgufHeader header = parse_gguf(mapped->data(), mapped->size(), file.string());
-    parts_.push_back({std::move(mapped), std::move(header)});
-  };
-  add_part(path);
-  const int64_t count = header().integer("split.count").value_or(1);
-  require(count >= 1 && count < 100000 && header().integer("split.no").value_or(0) == 0, Fault::Model, path.string(),
+  open_part(path);
+  const int64_t count = header_.integer("split.count").value_or(1);
+  require(count >= 1 && count < 100000 && header_.integer("split.no").value_or(0) == 0, Fault::Model, path.string(),
           ": this is a later part of a model; give the first, -00001-of-....gguf");
   for (int64_t i = 2; i <= count; ++i) {
     const fs::path part = part_path(path, i, count);
     require(!part.empty(), Fault::Model, path.string(), ": the first of ", count,
             " parts must be called NAME-00001-of-..., so that the others can be found");
     require(fs::exists(part), Fault::Model, path.string(), ": part ", i, " of ", count, " is missing: ", part.string());
-    add_part(part);
+    open_part(part);
   }
-  const std::string architecture = header().text("general.architecture");
-  require(!architecture.empty(), Fault::Model, path.string(), ": 'general.architecture' is missing: no language model");
-  family_ = &family_of_architecture(architecture, path.string());
+  if (const auto all = header_.integer("split.tensors.count"))
+    require(*all == std::ssize(header_.tensors), Fault::Model, path.string(), ": its ", count, " parts have ",
+            header_.tensors.size(), " tensors, where 'split.tensors.count' says ", *all);
+  family_ = &family_of_file(header_);
+  config_ = config_of_gguf(header_, *family_);
+  std::map<std::string, std::vector<Found>> found;
+  find_places(found);
+  const GgufSizes sizes = GgufSizes::of_config(config_);
+  for (const auto& [name, parts] : found) {
+    const GgufSlice slice = slice_of(name, parts, sizes);
+    if (!slice.holds_mxfp4()) {
+      tensors_[name] = slice;
+      continue;
+    }
+    tensors_[name + "_blocks"] = slice.as_bytes(GgufSlice::Bytes::Blocks);
+    tensors_[name + "_scales"] = slice.as_bytes(GgufSlice::Bytes::Scales);
+  }
+}
+
+void GgufModel::find_places(std::map<std::string, std::vector<Found>>& found) {
   std::vector<std::string> unknown;
-  for (const Part& part : parts_)
-    for (const GgufTensor& tensor : part.header.tensors) add(part, tensor, unknown);
+  const auto layers = config_["num_hidden_layers"].get<int64_t>();
+  for (size_t i = 0; i < header_.tensors.size(); ++i) {
+    const GgufTensor& t = header_.tensors[i];
+    if (is_of_positions(t.name) || guesses_ahead(t.name, layers)) continue;
+    const auto place = place_in_checkpoint(t.name, family_->form);
+    const size_t star = place ? place->name.find('*') : 0;
+    if (!place || (star != std::string::npos && (t.shape.size() < 2 || place->turn.rows))) {
+      unknown.push_back(t.name);
+    } else if (star == std::string::npos) {
+      found[place->name].push_back({&t, data_[i], place->turn});
+    } else {
+      require(t.shape[0] <= 65536, Fault::Model, header_.where, ": tensor '", t.name, "': ", t.shape[0], " experts");
+      const int64_t each = t.shape[0] > 0 ? t.bytes / t.shape[0] : 0;
+      for (int64_t e = 0; e < t.shape[0]; ++e)
+        tensors_[place->name.substr(0, star) + std::to_string(e) + place->name.substr(star + 1)] = {
+            {t.shape.begin() + 1, t.shape.end()},
+            t.shape.size() == 3 ? t.shape[1] : 1,
+            t.shape.back(),
+            {{t.type, data_[i] + e * each, each, t.shape.size() == 3 ? t.shape[1] : 1}}};
+    }
+  }
   const size_t strangers = unknown.size();
   if (strangers > 8) unknown.resize(8), unknown.push_back("...");
-  require(strangers == 0, Fault::Model, path.string(), ": ", strangers, " tensors are not known in the architecture '",
-          architecture, "': ", join(unknown));
+  require(strangers == 0, Fault::Model, header_.where, ": ", strangers, " tensors are not known in the architecture '",
+          family_->form.architecture, "': ", join(unknown));
 }
 
-// Of a matrix whose rows turn in pairs of neighbours.
-int64_t GgufModel::heads_of(const std::string& gguf) const {
-  const bool q = gguf.find(".attn_q.") != std::string::npos, k = gguf.find(".attn_k.") != std::string::npos;
-  if (!family_->neighbours || (!q && !k)) return 0;
-  const auto all = header().integer(key("attention.head_count"));
-  require(all && *all > 0, Fault::Model, header().where, ": '", key("attention.head_count"), "' is missing");
-  return q ? *all : header().integer(key("attention.head_count_kv")).value_or(*all);
-}
-
-void GgufModel::add(const Part& part, const GgufTensor& t, std::vector<std::string>& unknown) {
-  const std::byte* data = part.file->data() + t.begin;
-  for (const char* name : {kRopeFrequencies, kShortFactors, kLongFactors})
-    if (t.name == name && t.type == GgmlType::F32) {
-      auto& factors = factors_[name];
-      factors.resize(static_cast<size_t>(t.numel()));
-      std::memcpy(factors.data(), data, factors.size() * sizeof(float));
-      return;
-    }
-  const std::string name = hf_name(t.name, *family_);
-  if (name.empty()) return unknown.push_back(t.name);
-  const int64_t heads = heads_of(t.name);
-  require(heads >= 0 && (heads == 0 || (t.shape[0] % heads == 0 && t.shape[0] / heads % 2 == 0)), Fault::Model,
-          part.header.where, ": tensor '", t.name, "': ", t.shape[0], " rows are no ", heads, " heads of an even size");
-  const size_t star = name.find('*');
-  if (star == std::string::npos) {
-    tensors_[name] = {t.type, t.shape, data, t.bytes, heads, shift_of(t.name, *family_)};
-    return;
+GgufSlice GgufModel::slice_of(const std::string& name, const std::vector<Found>& found, const GgufSizes& sizes) const {
+  const GgufTurn& turn = found[0].turn;
+  GgufSlice slice{.turned = turn.turned && found[0].tensor->shape.size() > 1, .numbers = turn.numbers};
+  const bool ordered = found.size() > 1 || turn.rows;
+  int64_t all = 0;
+  bool numbers = false;  // of a bias, which are rows where there is an order
+  for (const Found& f : found) {
+    const std::vector<int64_t> shape = shape_in_checkpoint(*f.tensor, f.turn);
+    numbers = ordered && (shape.size() == 1 || name.ends_with("bias"));
+    const int64_t width = numbers ? 1 : shape.back();
+    const int64_t rows = numbers ? shape.back() : shape.size() > 1 ? shape[shape.size() - 2] : 1;
+    if (slice.parts.empty()) slice.shape = shape, slice.width = width;
+    require(slice.width == width && slice.shape.size() == shape.size(), Fault::Model, header_.where, ": tensor '",
+            f.tensor->name, "' does not fit with '", found[0].tensor->name, "'");
+    require(!numbers || !ggml_form(f.tensor->type).quantised(), Fault::Model, header_.where, ": tensor '",
+            f.tensor->name, "' is a bias in the format ", ggml_form(f.tensor->type).name);
+    slice.parts.push_back(
+        {f.tensor->type, f.data, f.tensor->bytes, rows, f.turn.heads_turned ? f.tensor->shape.back() : 0});
+    all += rows;
   }
-  if (t.shape.size() != 3) return unknown.push_back(t.name);
-  const int64_t each = t.shape[0] > 0 ? t.bytes / t.shape[0] : 0;
-  require(t.shape[0] <= 65536, Fault::Model, part.header.where, ": tensor '", t.name, "': ", t.shape[0], " experts");
-  for (int64_t e = 0; e < t.shape[0]; ++e)
-    tensors_[name.substr(0, star) + std::to_string(e) + name.substr(star + 1)] = {
-        t.type, {t.shape[1], t.shape[2]}, data + e * each, each, 0};
+  if (numbers)
+    slice.shape.back() = all;
+  else if (slice.shape.size() > 1)
+    slice.shape[slice.shape.size() - 2] = all;
+  if (ordered) slice.order = order_of(found, slice.parts, sizes, all);
+  int64_t count = 1;
+  for (const int64_t d : slice.shape) count *= d;
+  if (slice.turned) {
+    std::swap(slice.shape[slice.shape.size() - 2], slice.shape.back());
+    slice.width = slice.shape.back();
+  }
+  slice.rows = slice.width > 0 ? count / slice.width : 0;
+  // (Not in the bias of a convolution.)
+  if (turn.drops_one && !name.ends_with(".bias"))
+    slice.shape.insert(slice.shape.begin() + (slice.shape.size() > 1 ? 1 : 0), 1);
+  if (turn.scales) slice.scales = turn.scales(sizes, slice.parts[0].rows);
+  if (std::all_of(slice.scales.begin(), slice.scales.end(), [](float f) { return f == 1; })) slice.scales.clear();
+  if (turn.columns && slice.shape.size() > 1) slice.columns = turn.columns(sizes, slice.width);
+  return slice;
+}
+
+std::shared_ptr<const GgufModel::Order> GgufModel::order_of(const std::vector<Found>& found,
+                                                            const std::vector<GgufPart>& parts, const GgufSizes& sizes,
+                                                            int64_t all) const {
+  auto order = std::make_shared<Order>(static_cast<size_t>(all), std::pair<int32_t, int64_t>{-1, 0});
+  for (size_t p = 0; p < found.size(); ++p) {
+    const GgufTurn& turn = found[p].turn;
+    const GgufTurn::Rows rows = turn.rows ? turn.rows(sizes, all) : GgufTurn::Rows();
+    bool fits = std::ssize(rows) == parts[p].rows;
+    for (size_t i = 0; fits && i < rows.size(); ++i) {
+      fits = rows[i] >= 0 && rows[i] < all && (*order)[static_cast<size_t>(rows[i])].first < 0;
+      if (fits) (*order)[static_cast<size_t>(rows[i])] = {static_cast<int32_t>(p), static_cast<int64_t>(i)};
+    }
+    require(fits, Fault::Model, header_.where, ": tensor '", found[p].tensor->name, "' has ", parts[p].rows,
+            " rows, where the file's settings mean ", rows.size(), ", or one that belongs to it is missing");
+  }
+  return order;
 }
 
 const GgufSlice* GgufModel::find(const std::string& name) const {
@@ -125,29 +196,25 @@ const GgufSlice* GgufModel::find(const std::string& name) const {
   return it == tensors_.end() ? nullptr : &it->second;
 }
 
-std::vector<float> GgufModel::factors(const char* name) const {
-  const auto it = factors_.find(name);
-  return it == factors_.end() ? std::vector<float>() : it->second;
-}
-
 bool GgufModel::maps(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
-  for (const Part& part : parts_)
-    if (at >= part.file->data() && at < part.file->data() + part.file->size()) return true;
+  for (const auto& file : files_)
+    if (at >= file->data() && at < file->data() + file->size()) return true;
   return false;
 }
 
 void GgufModel::forget(const std::string& name) const {
   const GgufSlice* slice = find(name);
-  for (const Part& part : parts_)
-    if (const std::byte* begin = part.file->data();
-        slice && slice->data >= begin && slice->data < begin + part.file->size())
-      part.file->forget(slice->data - begin, slice->bytes);
+  if (!slice) return;
+  for (const GgufPart& part : slice->parts)
+    for (const auto& file : files_)
+      if (const std::byte* begin = file->data(); part.data >= begin && part.data < begin + file->size())
+        file->forget(part.data - begin, part.bytes);
 }
 
 int64_t GgufModel::bytes() const {
   int64_t sum = 0;
-  for (const Part& part : parts_) sum += part.file->size();
+  for (const auto& file : files_) sum += file->size();
   return sum;
 }
 

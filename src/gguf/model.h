@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in GGUF files, as its tensors are in a HuggingFace checkpoint: their names, one for each expert, and the
-// order of rows.
+// A model in GGUF files, as its tensors are in a HuggingFace checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -11,29 +10,12 @@
 
 #include "gguf/gguf_file.h"
 #include "gguf/names.h"
+#include "gguf/slice.h"
 
 namespace apus {
 
 // In the folder that stands for a GGUF file, which no file of a user's is called.
 inline constexpr const char* kGgufFile = ".apus.gguf";
-
-struct GgufSlice {
-  GgmlType type;
-  std::vector<int64_t> shape;
-  const std::byte* data;  // in the mapped file
-  int64_t bytes;
-  // Above 0: a matrix of that many heads whose rows are in the order of neighbours.
-  int64_t heads = 0;
-  int shift = 0;  // every number is larger by this than HuggingFace's
-
-  int64_t rows() const { return shape.size() > 1 ? shape[0] : heads > 0 ? shape[0] : 1; }
-  int64_t width() const;
-  // Can be used as it lies in the file, by who knows its type.
-  bool plain() const { return heads == 0 && shift == 0 && !ggml_form(type).quantised(); }
-  // A row, by its place in HuggingFace's order.
-  const std::byte* row(int64_t i) const;
-  void read_rows(int64_t first, int64_t count, float* out) const;
-};
 
 class GgufModel {
  public:
@@ -43,34 +25,40 @@ class GgufModel {
   // That of a folder that stands for a GGUF file; null for any other folder.
   static std::shared_ptr<const GgufModel> in_folder(const std::filesystem::path& dir);
 
-  const GgufHeader& header() const { return parts_[0].header; }  // of the first part, which has all settings
+  // All settings, which the first part has, and the tensors of all parts.
+  const GgufHeader& header() const { return header_; }
   const GgufFamily& family() const { return *family_; }
   // A setting of the architecture: "qwen2.context_length".
-  std::string key(const std::string& name) const { return std::string(family_->architecture) + "." + name; }
+  std::string key(const std::string& name) const { return family_->form.architecture + "." + name; }
+  const Json& config() const { return config_; }  // config.json
   const std::map<std::string, GgufSlice>& tensors() const { return tensors_; }
   const GgufSlice* find(const std::string& name) const;
-  // What each period of the rotary embedding is multiplied by; empty: nothing is said.
-  std::vector<float> rope_factors() const { return factors(kRopeFrequencies); }
-  // Of a tensor of such factors, by its name in the file.
-  std::vector<float> factors(const char* name) const;
   bool maps(const void* address) const;  // lies it in one of the files?
   void forget(const std::string& name) const;
   int64_t bytes() const;  // of the files
-  size_t files() const { return parts_.size(); }
+  size_t files() const { return files_.size(); }
 
  private:
-  struct Part {
-    std::unique_ptr<MappedFile> file;
-    GgufHeader header;
+  // A tensor of a file as part of one of the checkpoint's.
+  struct Found {
+    const GgufTensor* tensor;
+    const std::byte* data;
+    GgufTurn turn;
   };
+  using Order = std::vector<std::pair<int32_t, int64_t>>;
   explicit GgufModel(const std::filesystem::path& path);
-  void add(const Part& part, const GgufTensor& tensor, std::vector<std::string>& unknown);
-  int64_t heads_of(const std::string& gguf) const;
+  void open_part(const std::filesystem::path& path);
+  void find_places(std::map<std::string, std::vector<Found>>& found);
+  GgufSlice slice_of(const std::string& name, const std::vector<Found>& found, const GgufSizes& sizes) const;
+  std::shared_ptr<const Order> order_of(const std::vector<Found>& found, const std::vector<GgufPart>& parts,
+                                        const GgufSizes& sizes, int64_t all) const;
 
-  std::vector<Part> parts_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::vector<const std::byte*> data_;  // of each tensor of the header
+  GgufHeader header_;
   const GgufFamily* family_ = nullptr;
+  Json config_;
   std::map<std::string, GgufSlice> tensors_;
-  std::map<std::string, std::vector<float>> factors_;
 };
 
 }  // namespace apus

@@ -114,21 +114,21 @@ void block_codes(GgmlType type, const std::byte* b, const BlockCodes& out) {
 class Ggml final : public Matrix, public Coded {
  public:
   Ggml(std::shared_ptr<const GgufModel> model, const GgufSlice& slice)
-      : Matrix({slice.rows(), slice.width()}), model_(std::move(model)), slice_(slice) {}
-  const char* format() const override { return ggml_form(slice_.type).name; }
-  int64_t bytes() const override { return slice_.bytes; }
+      : Matrix({slice.rows, slice.width}), model_(std::move(model)), slice_(slice), type_(slice.type()) {}
+  const char* format() const override { return ggml_form(type_).name; }
+  int64_t bytes() const override { return slice_.bytes(); }
   void dequantise(int64_t row, int64_t count, float* out) const override { slice_.read_rows(row, count, out); }
 
-  std::optional<CodeForm> code_form() const override { return ggml_form_of(slice_.type); }
+  std::optional<CodeForm> code_form() const override { return ggml_form_of(type_); }
   void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
-    const GgmlForm& form = ggml_form(slice_.type);
-    const int64_t blocks = shape().columns / form.block, groups = form.block / ggml_form_of(slice_.type)->group;
+    const GgmlForm& form = ggml_form(type_);
+    const int64_t blocks = shape().columns / form.block, groups = form.block / ggml_form_of(type_)->group;
     for (int64_t r = 0; r < count; ++r) {
       const std::byte* from = slice_.row(row + r);
       for (int64_t b = 0; b < blocks; ++b, from += form.bytes) {
         const int64_t at = r * blocks + b;
         block_codes(
-            slice_.type, from,
+            type_, from,
             {out.code + at * form.block, out.scale + at * groups, out.least ? out.least + at * groups : nullptr});
       }
     }
@@ -137,6 +137,7 @@ class Ggml final : public Matrix, public Coded {
  private:
   std::shared_ptr<const GgufModel> model_;
   const GgufSlice slice_;
+  const GgmlType type_;
 };
 }  // namespace
 

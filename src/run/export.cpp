@@ -110,7 +110,8 @@ void write_anew(const ExportOptions& o) {
 }
 
 void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
-  GgufExport spec{.from = from, .to = o.gguf_path(), .mix = find_mix(o.to_gguf), .name = o.model_name()};
+  GgufExport spec{
+      .from = from, .to = o.gguf_path(), .mix = find_mix(o.to_gguf), .name = o.model_name(), .imatrix = o.imatrix};
   make_writable_dir(std::filesystem::absolute(spec.to).parent_path());
   Progress progress("Export", 0, {.unit = "tensor"});
   spec.progress = [&](int64_t done, int64_t of) { progress.set_total(of), progress.set(done); };
@@ -120,6 +121,8 @@ void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
   log_info("Successfully written ", spec.to.string(), ": ", report.tensors, " tensors as ", spec.mix->label(), ", ",
            bytes_text(report.bytes), ", ", std::round(10 * report.bits()) / 10, " bits a weight, in ",
            duration_text(watch.seconds()));
+  if (!o.imatrix.empty())
+    log_info("the importance of their numbers was known of ", report.weighed, " matrices, by ", o.imatrix);
   if (report.larger > 0)
     log_info("the rows of ", report.larger, " matrices are no multiple of the ", ggml_form(spec.mix->base).block,
              " numbers of a block of ", spec.mix->label(),

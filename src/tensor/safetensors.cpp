@@ -87,7 +87,7 @@ void SafetensorsFile::forget(const std::string& name) const {
 TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
   if (stem == "model" && (gguf_ = GgufModel::in_folder(dir))) {
     for (const auto& [name, slice] : gguf_->tensors())
-      of_gguf_[name] = {gguf_disk_type(slice), slice.shape, 0, slice.bytes};
+      of_gguf_[name] = {gguf_disk_type(slice), slice.shape, 0, slice.bytes()};
     return;
   }
   for (const auto& [path, promised] : weight_files(dir, stem)) {

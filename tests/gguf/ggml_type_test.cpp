@@ -19,8 +19,10 @@ namespace apus {
 namespace {
 
 struct TypesFile {
-  MappedFile gguf{test::source_dir() / "tests/data/gguf/types.gguf"};
-  MappedFile golden{test::source_dir() / "tests/data/gguf/types.golden.safetensors"};
+  explicit TypesFile(const std::string& name = "types")
+      : gguf(test::source_dir() / "tests/data/gguf" / (name + ".gguf")),
+        golden(test::source_dir() / "tests/data/gguf" / (name + ".golden.safetensors")) {}
+  MappedFile gguf, golden;
   GgufHeader header = parse_gguf(gguf.data(), gguf.size(), "types.gguf");
   SafetensorsHeader numbers = parse_safetensors_header(golden.data(), golden.size(), "golden");
 
@@ -53,12 +55,31 @@ TEST(GgmlType, BytesAreThoseOfTheGoldenFile) {
     EXPECT_EQ(std::memcmp(out.data(), file.gguf.data() + t.begin, out.size()), 0) << type;
     ++written;
   }
-  EXPECT_EQ(written, 11);
+  EXPECT_EQ(written, 12);
+}
+
+// llama.cpp's bytes where it knows how much each number of a row matters; and its IQ formats, read by its own code.
+TEST(GgmlType, ImportanceAndTheIqFormats) {
+  const TypesFile file("weighed");
+  ASSERT_EQ(file.header.tensors.size(), 14U);
+  int written = 0;
+  for (const GgufTensor& t : file.header.tensors) {
+    std::vector<float> out(static_cast<size_t>(t.numel()));
+    ggml_read(t.type, file.gguf.data() + t.begin, out.data(), t.numel());
+    EXPECT_EQ(std::memcmp(out.data(), file.floats("dequant/" + t.name), out.size() * 4), 0) << t.name;
+    if (!ggml_form(t.type).writable) continue;
+    std::vector<std::byte> bytes(static_cast<size_t>(t.bytes));
+    const float* importance = t.name.ends_with(".weighed") ? file.floats("importance") : nullptr;
+    ggml_write(t.type, file.floats("original"), bytes.data(), t.numel(), importance, t.shape.back());
+    EXPECT_EQ(std::memcmp(bytes.data(), file.gguf.data() + t.begin, bytes.size()), 0) << t.name;
+    ++written;
+  }
+  EXPECT_EQ(written, 7);
 }
 
 // Numbers of zero, and blocks with one number that is not.
 TEST(GgmlType, ZerosStayZeros) {
-  for (const uint32_t id : {0, 1, 30, 2, 3, 6, 7, 8, 12, 13, 14, 39}) {
+  for (const uint32_t id : {0, 1, 30, 2, 3, 6, 7, 8, 12, 13, 14, 20, 23, 39}) {
     const GgmlForm& form = *find_ggml_form(id);
     std::vector<float> numbers(512, 0.F), again(512, 1.F);
     numbers[300] = -2;
@@ -70,7 +91,8 @@ TEST(GgmlType, ZerosStayZeros) {
 }
 
 TEST(GgmlType, TypesThatAreNotWrittenOrKnownAreSaidSo) {
-  EXPECT_EQ(find_ggml_form(16), nullptr);
+  EXPECT_EQ(find_ggml_form(34), nullptr);
+  EXPECT_EQ(ggml_type_name(34), "TQ1_0");
   EXPECT_EQ(ggml_type_name(16), "IQ2_XXS");
   EXPECT_EQ(ggml_type_name(14), "Q6_K");
   EXPECT_EQ(ggml_type_name(4242), "number 4242");

@@ -120,8 +120,8 @@ TEST(GgufFile, TensorsThatMakeNoSenseAreRefused) {
   expect_says(refused(changed(bytes, "y.weight", u64(33), name + 4)), "rows of 33 numbers are no whole blocks of 32");
   expect_says(refused(changed(bytes, "y.weight", u64(uint64_t{1} << 62), name + 12)), "overflows");
   expect_says(refused(changed(bytes, "y.weight", u64(64), name + 12)), "truncated");
-  expect_says(refused(changed(bytes, "y.weight", u32(16), name + 20)),
-              "the format IQ2_XXS is not read; these are: F32, F16");
+  expect_says(refused(changed(bytes, "y.weight", u32(34), name + 20)),
+              "the format TQ1_0 is not read; these are: F32, F16");
   expect_says(refused(changed(bytes, "y.weight", u64(33), name + 24)), "no multiple of the alignment");
   expect_says(refused(changed(bytes, "y.weight", u64(uint64_t{1} << 40), name + 24)), "truncated");
 }

@@ -24,7 +24,7 @@ fs::path gguf_case(const std::string& name) { return test::source_dir() / "tests
 TEST(GgufImport, TheConfigDescribesTheModelThatTheFileWasMadeOf) {
   for (const char* name : {"llama_q8_0", "qwen3_moe_q8_0", "qwen2_q4_0", "qwen2_q4_k_m"}) {
     const Json golden = Json::parse(read_file(gguf_case(name) / "golden.json"))["hf_config"];
-    const Json config = config_of_gguf(*GgufModel::open(gguf_case(name) / "model.gguf"));
+    const Json config = GgufModel::open(gguf_case(name) / "model.gguf")->config();
     for (const auto& [key, value] : golden.items()) {
       if (!config.contains(key) || key == "bos_token_id" || key == "eos_token_id") continue;  // the tokenizer's there
       EXPECT_EQ(nlohmann::json(config[key]), nlohmann::json(value)) << name << " " << key;    // in any order
@@ -105,7 +105,7 @@ TEST(GgufImport, TheNameOfTheCutIsFoundBothWays) {
   EXPECT_EQ(cut_name({{"pre_tokenizer", llama}, {"model", {{"ignore_merges", true}}}}), "llama-bpe");
   EXPECT_EQ(cut_name({{"pre_tokenizer", llama}, {"model", {{"ignore_merges", false}}}}), "glm4");
   EXPECT_EQ(cut_name({{"pre_tokenizer", {{"type", "Whitespace"}}}}), "");
-  test::expect_says(test::refusal(Fault::Model, [] { cut_rule("viking", "a.gguf"); }), "known: qwen2");
+  test::expect_says(test::refusal(Fault::Model, [] { cut_rule("viking", "a.gguf"); }), "known: hunyuan");
 }
 
 TEST(GgufImport, FactorsOfPeriodsBecomeLlama3sRuleOrAList) {
@@ -125,46 +125,61 @@ TEST(GgufImport, FactorsOfPeriodsBecomeLlama3sRuleOrAList) {
   EXPECT_TRUE(scaling_of_factors({1, 1, 1}, theta, 1).is_null());
 }
 
+const GgufForm& form_of_type(const char* model_type) { return family_of_model_type(model_type, "here").form; }
+
+std::string in_checkpoint(const std::string& gguf, const GgufForm& form) {
+  const auto place = place_in_checkpoint(gguf, form);
+  return place ? place->name : "";
+}
+
 TEST(GgufNames, GoThereAndBack) {
-  const GgufFamily& family = family_of_architecture("qwen3moe", "here");
+  const GgufForm& form = form_of_type("qwen3_moe");
   for (const auto& [hf, gguf] : {std::pair{"model.embed_tokens.weight", "token_embd.weight"},
                                  {"lm_head.weight", "output.weight"},
                                  {"model.layers.12.self_attn.q_proj.bias", "blk.12.attn_q.bias"},
                                  {"model.layers.0.mlp.gate.weight", "blk.0.ffn_gate_inp.weight"}}) {
-    EXPECT_EQ(hf_name(gguf, family), hf);
-    EXPECT_EQ(gguf_name(hf, family).name, gguf);
-    EXPECT_EQ(gguf_name(hf, family).expert, -1);
+    EXPECT_EQ(in_checkpoint(gguf, form), hf);
+    const auto places = places_in_file(hf, form);
+    ASSERT_EQ(places.size(), 1U) << hf;
+    EXPECT_EQ(places[0].name, gguf);
+    EXPECT_EQ(places[0].expert, -1);
   }
-  EXPECT_EQ(hf_name("blk.3.ffn_up_exps.weight", family), "model.layers.3.mlp.experts.*.up_proj.weight");
-  const GgufPlace place = gguf_name("model.layers.3.mlp.experts.17.up_proj.weight", family);
-  EXPECT_EQ(place.name, "blk.3.ffn_up_exps.weight");
-  EXPECT_EQ(place.expert, 17);
-  for (const char* name : {"blk.x.attn_q.weight", "blk.1.attn_q", "blk.1.ssm_in.weight", "weight", ""})
-    EXPECT_EQ(hf_name(name, family), "");
+  EXPECT_EQ(in_checkpoint("blk.3.ffn_up_exps.weight", form), "model.layers.3.mlp.experts.*.up_proj.weight");
+  const auto places = places_in_file("model.layers.3.mlp.experts.17.up_proj.weight", form);
+  ASSERT_EQ(places.size(), 1U);
+  EXPECT_EQ(places[0].name, "blk.3.ffn_up_exps.weight");
+  EXPECT_EQ(places[0].expert, 17);
+  for (const char* name : {"blk.x.attn_q.weight", "blk.1.ssm_in.weight", "weight", ""})
+    EXPECT_EQ(in_checkpoint(name, form), "") << name;
 }
 
 // The same word of HuggingFace's is another of llama.cpp's where norms stand around branches.
 TEST(GgufNames, FamiliesHaveTheirOwn) {
   const std::string layer = "model.layers.1.", block = "blk.1.";
-  for (const auto& [architecture, hf, gguf] : {std::tuple{"llama", "post_attention_layernorm", "ffn_norm"},
-                                               {"gemma3", "post_attention_layernorm", "post_attention_norm"},
-                                               {"gemma2", "pre_feedforward_layernorm", "ffn_norm"},
-                                               {"olmo2", "post_feedforward_layernorm", "post_ffw_norm"},
-                                               {"phi3", "self_attn.qkv_proj", "attn_qkv"},
-                                               {"phi3", "mlp.gate_up_proj", "ffn_up"},
-                                               {"glm4", "post_self_attn_layernorm", "post_attention_norm"},
-                                               {"glm4", "post_attention_layernorm", "ffn_norm"},
-                                               {"seed_oss", "post_attention_layernorm", "post_attention_norm"},
-                                               {"starcoder2", "mlp.c_proj", "ffn_down"},
-                                               {"exaone4", "post_attention_layernorm", "post_attention_norm"},
-                                               {"hunyuan-dense", "self_attn.key_layernorm", "attn_k_norm"}}) {
-    const GgufFamily& family = family_of_architecture(architecture, "here");
-    EXPECT_EQ(gguf_name(layer + hf + ".weight", family).name, block + gguf + ".weight") << architecture;
-    EXPECT_EQ(hf_name(block + gguf + ".weight", family), layer + hf + ".weight") << architecture;
+  for (const auto& [type, hf, gguf] : {std::tuple{"llama", "post_attention_layernorm", "ffn_norm"},
+                                       {"gemma3_text", "post_attention_layernorm", "post_attention_norm"},
+                                       {"gemma2", "pre_feedforward_layernorm", "ffn_norm"},
+                                       {"olmo2", "post_feedforward_layernorm", "post_ffw_norm"},
+                                       {"phi3", "self_attn.qkv_proj", "attn_qkv"},
+                                       {"phi3", "mlp.gate_up_proj", "ffn_up"},
+                                       {"glm4", "post_self_attn_layernorm", "post_attention_norm"},
+                                       {"glm4", "post_attention_layernorm", "ffn_norm"},
+                                       {"seed_oss", "post_attention_layernorm", "post_attention_norm"},
+                                       {"starcoder2", "mlp.c_proj", "ffn_down"},
+                                       {"exaone4", "post_attention_layernorm", "post_attention_norm"},
+                                       {"hunyuan_v1_dense", "self_attn.key_layernorm", "attn_k_norm"}}) {
+    const GgufForm& form = form_of_type(type);
+    const auto places = places_in_file(layer + hf + ".weight", form);
+    ASSERT_EQ(places.size(), 1U) << type;
+    EXPECT_EQ(places[0].name, block + gguf + ".weight") << type;
+    EXPECT_EQ(in_checkpoint(block + gguf + ".weight", form), layer + hf + ".weight") << type;
   }
-  EXPECT_EQ(shift_of("blk.0.attn_q_norm.weight", family_of_architecture("gemma3", "here")), 1);
-  EXPECT_EQ(shift_of("blk.0.attn_q.weight", family_of_architecture("gemma3", "here")), 0);
-  EXPECT_EQ(shift_of("output_norm.weight", family_of_architecture("llama", "here")), 0);
+  const auto numbers = [](const char* name, const char* type) {
+    return place_in_checkpoint(name, form_of_type(type))->turn.numbers;
+  };
+  EXPECT_EQ(numbers("blk.0.attn_q_norm.weight", "gemma3_text"), GgufTurn::Numbers::FromOne);
+  EXPECT_EQ(numbers("blk.0.attn_q.weight", "gemma3_text"), GgufTurn::Numbers::Same);
+  EXPECT_EQ(numbers("output_norm.weight", "llama"), GgufTurn::Numbers::Same);
 }
 
 TEST(GgufFolder, StandsForTheFileWhereACheckpointIsRead) {
@@ -188,19 +203,25 @@ TEST(GgufFolder, StandsForTheFileWhereACheckpointIsRead) {
 
 TEST(GgufModel, OtherArchitecturesAndTensorsAreRefusedByName) {
   const test::Folder folder;
-  const auto refused = [&](const char* architecture, const char* tensor) {
-    GgufPlan plan;
-    plan.settings = {{"general.architecture", GgufValue::text(architecture)}};
-    plan.tensors = {{tensor, GgmlType::F32, {1, 2}}};
+  const auto refused = [&](GgufPlan plan) {
     GgufWriter writer(folder.path / "a.gguf", plan);
-    const float x[2] = {};
-    writer.add(reinterpret_cast<const std::byte*>(x), 8);
+    for (const GgufPlan::Tensor& t : plan.tensors) {
+      const std::vector<std::byte> zeros(static_cast<size_t>(t.shape[0] * t.shape[1] * 4));
+      writer.add(zeros.data(), std::ssize(zeros));
+    }
     writer.commit();
     return test::refusal(Fault::Model, [&] { GgufModel::open(folder.path / "a.gguf"); });
   };
-  test::expect_says(refused("mamba", "token_embd.weight"),
-                    "'mamba' is not read from GGUF files; these are: llama, qwen2");
-  test::expect_says(refused("qwen2", "blk.0.ssm_in.weight"), "blk.0.ssm_in.weight");
+  GgufPlan plan;
+  plan.settings = {{"general.architecture", GgufValue::text("qwen9")}};
+  plan.tensors = {{"token_embd.weight", GgmlType::F32, {1, 2}}};
+  test::expect_says(refused(plan), "'qwen9' is not read from GGUF files; nearest: qwen");
+  test::expect_says(refused(plan), "these are: afmoe, arcee");
+  test::expect_says(refused(plan), "Other models are read as HuggingFace folders");
+  const auto model = GgufModel::open(gguf_case("qwen2_q4_0") / "model.gguf");
+  plan.settings.assign(model->header().settings.begin(), model->header().settings.end());
+  plan.tensors.push_back({"blk.0.ssm_in.weight", GgmlType::F32, {1, 2}});
+  test::expect_says(refused(plan), "1 tensors are not known in the architecture 'qwen2': blk.0.ssm_in.weight");
 }
 
 }  // namespace

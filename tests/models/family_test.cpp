@@ -102,12 +102,12 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
-  const Json others = {{"image_token_id", 38},
-                       {"image_token_index", 38},
-                       {"scale_factor", 2},
-                       {"image_grid_pinpoints", {{8, 16}, {16, 8}}}};
-  for (const auto& [key, value] : others.items())
-    if (config.contains(key)) config[key] = value;
+  if (config.contains("scale_factor")) config["scale_factor"] = 2;
+  if (config.contains("image_grid_pinpoints")) config["image_grid_pinpoints"] = {{8, 16}, {16, 8}};
+  for (const char* token : {"image_token_id", "image_token_index"})
+    if (config.contains(token)) config[token] = 38;
+  for (const char* token : {"video_token_id", "video_token_index"})
+    if (config.contains(token)) config[token] = 39;
 }
 
 // One small shape of each family.

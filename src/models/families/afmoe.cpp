@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -49,6 +50,22 @@ const std::vector<Preset> presets = {
     {"trinity-mini", 2048, 32, 32, 4, 128, 6144, 200192, 131072, 1e4, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "afmoe",
+    .names = words::both(words::shared_experts(), {{"post_attention_layernorm", "post_attention_norm"},
+                                                   {"pre_mlp_layernorm", "ffn_norm"},
+                                                   {"post_mlp_layernorm", "post_ffw_norm"},
+                                                   {"self_attn.gate_proj", "attn_gate"},
+                                                   {"mlp.router.gate", "ffn_gate_inp"},
+                                                   {"mlp.expert_bias", "exp_probs_b.bias"}}),
+    .keys = words::both(words::experts("num_experts"), {{"num_shared_experts", "expert_shared_count"},
+                                                        {"num_dense_layers", "leading_dense_block_count"},
+                                                        {"route_scale", "expert_weights_scale", GgufKey::Number},
+                                                        {"route_norm", "expert_weights_norm", GgufKey::Flag},
+                                                        words::window()}),
+    .says = {{"mup_enabled", true}, {"global_attn_every_n_layers", 4}}};
+
 const RegisterFamily afmoe("afmoe", {.title = "Trinity",
                                      .architecture = "AfmoeForCausalLM",
                                      .read = read,
@@ -62,7 +79,8 @@ const RegisterFamily afmoe("afmoe", {.title = "Trinity",
                                               {"sliding_window", 2048},
                                               {"global_attn_every_n_layers", 4},
                                               {"rms_norm_eps", 1e-5}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -37,11 +37,15 @@ const std::vector<Preset> presets = {
         {"original_max_position_embeddings", 4096}}}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "arcee", .says = {{"hidden_act", "relu2"}}, .neighbours = true};
+
 const RegisterFamily arcee("arcee", {.title = "Arcee AFM",
                                      .architecture = "ArceeForCausalLM",
                                      .read = read,
                                      .says = {{"hidden_act", "relu2"}, {"rms_norm_eps", 1e-5}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Baichuan 1 and 2: queries, keys and values in one matrix. The 13B ones are told positions by slopes; the second
 // generation brings the rows of its head to length 1.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -24,8 +25,20 @@ const std::vector<Preset> presets = {
     {"baichuan2-13b", 5120, 40, 40, 40, 0, 13696, 125696, 4096, 1e4, false},
 };
 
-const RegisterFamily baichuan(
-    "baichuan", {.title = "Baichuan 1 and 2", .architecture = "BaichuanForCausalLM", .read = read, .presets = presets});
+// How it stands in GGUF files.
+GgufTurn::Rows turning_queries(const GgufSizes& s, int64_t all) { return as_neighbours(query_block(s, all), s.heads); }
+GgufTurn::Rows turning_keys(const GgufSizes& s, int64_t all) { return as_neighbours(key_block(s, all), s.kv_heads); }
+
+const GgufForm gguf = {.architecture = "baichuan",
+                       .names = {{"self_attn.W_pack", "attn_q", {.rows = turning_queries}},
+                                 {"self_attn.W_pack", "attn_k", {.rows = turning_keys}},
+                                 {"self_attn.W_pack", "attn_v", {.rows = value_block}}}};
+
+const RegisterFamily baichuan("baichuan", {.title = "Baichuan 1 and 2",
+                                           .architecture = "BaichuanForCausalLM",
+                                           .read = read,
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -2,6 +2,7 @@
 // BLOOM: positions are told by slopes; a norm behind the embedding; one matrix holds query, key and value of one head
 // after the other.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -36,11 +37,24 @@ const std::vector<Preset> presets = {
     {"bloom-176b", 14336, 70, 112, 112, 0, 57344, 250880, 2048, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "bloom",
+                       .names = {{"transformer.word_embeddings", "token_embd"},
+                                 {"transformer.word_embeddings_layernorm", "token_embd_norm"},
+                                 {"transformer.ln_f", "output_norm"},
+                                 {"self_attention.query_key_value", "attn_qkv", {.rows = blocks_of_groups}},
+                                 {"self_attention.dense", "attn_output"},
+                                 {"mlp.dense_h_to_4h", "ffn_up"},
+                                 {"mlp.dense_4h_to_h", "ffn_down"}},
+                       .layers = "transformer.h.",
+                       .eps = words::mean_eps("layer_norm_epsilon")};
+
 const RegisterFamily bloom("bloom", {.title = "BLOOM and BLOOMZ",
                                      .architecture = "BloomForCausalLM",
                                      .read = read,
                                      .says = {{"layer_norm_epsilon", 1e-5}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -60,11 +60,29 @@ const std::vector<Preset> presets = {
      {{"rope_ratio", 500}, {"rms_norm_eps", 1.5625e-7}}},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["add_qkv_bias"] = file.tensor("blk.0.attn_qkv.bias") != nullptr;
+}
+
+const GgufForm gguf = {.architecture = "chatglm",
+                       .names = {{"transformer.embedding.word_embeddings", "token_embd"},
+                                 {"transformer.encoder.final_layernorm", "output_norm"},
+                                 {"transformer.output_layer", "output"},
+                                 {"self_attention.query_key_value", "attn_qkv"},
+                                 {"self_attention.dense", "attn_output"},
+                                 {"mlp.dense_h_to_4h", "ffn_up"},
+                                 {"mlp.dense_4h_to_h", "ffn_down"}},
+                       .layers = "transformer.encoder.layers.",
+                       .read = read_gguf,
+                       .turns_in_part = true};
+
 const RegisterFamily chatglm("chatglm", {.title = "ChatGLM 2 and 3, GLM-4-9B (2024)",
                                          .architecture = "ChatGLMModel",
                                          .read = read,
                                          .says = {{"add_qkv_bias", true}, {"rms_norm_eps", 1e-5}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command R and R+, Aya: attention and feed-forward side by side, norms that take the mean off, neighbours turned
 // together; in larger ones a norm of each head.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -38,11 +39,22 @@ const std::vector<Preset> presets = {
      {{"use_qk_norm", true}, {"logit_scale", 0.8333333333333334}}},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["use_qk_norm"] = file.tensor("blk.0.attn_q_norm.weight") != nullptr;
+}
+
+const GgufForm gguf = {.architecture = "command-r",
+                       .keys = {{"logit_scale", "logit_scale", GgufKey::Number}},
+                       .eps = words::mean_eps("layer_norm_eps"),
+                       .read = read_gguf};
+
 const RegisterFamily cohere("cohere", {.title = "Command R and R+, Aya",
                                        .architecture = "CohereForCausalLM",
                                        .read = read,
                                        .says = {{"logit_scale", 0.0625}, {"layer_norm_eps", 1e-5}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command R7B and Command A: attention and feed-forward side by side, norms that take the mean off; sliding layers turn
 // neighbours together, full ones are not told positions.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -25,12 +26,19 @@ const std::vector<Preset> presets = {
     {"command-r7b", 4096, 32, 32, 8, 128, 14336, 256000, 132096, 5e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "cohere2",
+                       .keys = {{"logit_scale", "logit_scale", GgufKey::Number}, words::window()},
+                       .eps = words::mean_eps("layer_norm_eps"),
+                       .turns_in_part = true};
+
 const RegisterFamily cohere2("cohere2",
                              {.title = "Command R7B, Command A",
                               .architecture = "Cohere2ForCausalLM",
                               .read = read,
                               .says = {{"logit_scale", 0.25}, {"layer_norm_eps", 1e-5}, {"sliding_window", 4096}},
-                              .presets = presets});
+                              .presets = presets,
+                              .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command with experts: Cohere 2's parallel branches and sliding layers; a few dense layers may come first.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -52,6 +53,34 @@ const std::vector<Preset> presets = {
     {"command-moe", 8192, 40, 64, 8, 128, 22528, 256000, 8192, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const char* const kPattern = "attention.sliding_window_pattern";
+void read_gguf(const GgufSays& file, Json& config) {
+  config["expert_selection_fn"] = file.integer("expert_gating_func") == 2 ? "sigmoid" : "softmax";
+  const std::vector<int64_t> slides = file.integers(kPattern);
+  if (std::ssize(slides) != file.needed("block_count")) return;
+  config["layer_types"] =
+      words::layer_types(std::ssize(slides), [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  std::vector<bool> slides;
+  for (const int64_t window : read(Config(config)).window) slides.push_back(window > 0);
+  out.flags(kPattern, slides);
+}
+
+const GgufForm gguf = {.architecture = "cohere2moe",
+                       .names = words::shared_experts(),
+                       .keys = words::both(words::experts("num_experts", "num_experts_per_tok", "intermediate_size"),
+                                           {{"prefix_dense_intermediate_size", "feed_forward_length"},
+                                            {"num_shared_experts", "expert_shared_count"},
+                                            {"first_k_dense_replace", "leading_dense_block_count"},
+                                            {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag},
+                                            {"logit_scale", "logit_scale", GgufKey::Number},
+                                            words::window()}),
+                       .eps = words::mean_eps("layer_norm_eps"),
+                       .read = read_gguf,
+                       .write = write_gguf};
+
 const RegisterFamily cohere2_moe("cohere2_moe", {.title = "Command with experts",
                                                  .architecture = "Cohere2MoeForCausalLM",
                                                  .read = read,
@@ -63,7 +92,8 @@ const RegisterFamily cohere2_moe("cohere2_moe", {.title = "Command with experts"
                                                           {"rms_norm_eps", nullptr},
                                                           {"sliding_window", 4096},
                                                           {"sliding_window_pattern", 4}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -2,6 +2,7 @@
 // DeepSeek-MoE (16B), by the code that its files bring: Llama with experts by shares of one, and shared ones beside
 // them.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -32,6 +33,13 @@ const std::vector<Preset> presets = {
     {"deepseek-moe-16b", 2048, 28, 16, 16, 0, 10944, 102400, 4096, 1e4, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "deepseek",
+                       .names = words::shared_experts(),
+                       .keys = words::routed_experts(),
+                       .says = {{"norm_topk_prob", false}, {"moe_layer_freq", 1}},
+                       .neighbours = true};
+
 const RegisterFamily deepseek("deepseek", {.title = "DeepSeek-MoE",
                                            .architecture = "DeepseekForCausalLM",
                                            .read = read,
@@ -40,7 +48,8 @@ const RegisterFamily deepseek("deepseek", {.title = "DeepSeek-MoE",
                                                     {"num_experts_per_tok", 6},
                                                     {"moe_intermediate_size", 1408},
                                                     {"first_k_dense_replace", 1}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -2,6 +2,7 @@
 // DeepSeek-V2: keys and values out of one small vector a token; experts by shares of one, out of groups, which are not
 // brought to a sum of one, and shared ones beside them.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -66,6 +67,18 @@ const std::vector<Preset> presets = {
       {"routed_scaling_factor", 16.0}}},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  words::read_latent(file, config);
+  config["topk_method"] = file.integer("expert_group_count").value_or(1) > 1 ? "group_limited_greedy" : "greedy";
+}
+
+const GgufForm gguf = {.architecture = "deepseek2",
+                       .names = words::both(words::latent_names(), words::shared_experts()),
+                       .keys = words::routed_experts(),
+                       .says = {{"norm_topk_prob", false}},
+                       .read = read_gguf};
+
 const RegisterFamily deepseek_v2("deepseek_v2", {.title = "DeepSeek-V2",
                                                  .architecture = "DeepseekV2ForCausalLM",
                                                  .read = read,
@@ -82,7 +95,8 @@ const RegisterFamily deepseek_v2("deepseek_v2", {.title = "DeepSeek-V2",
                                                           {"topk_method", "greedy"},
                                                           {"routed_scaling_factor", 1.0},
                                                           {"rope_scaling", kYarn}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -4,6 +4,7 @@
 #include "models/families/deepseek_v3.h"
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -93,11 +94,21 @@ const std::vector<Preset> presets = {
       {"rms_norm_eps", 1e-5}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "deepseek2",
+    // Its router gives sigmoids.
+    .claims = [](const GgufSays& file) { return file.integer("expert_gating_func").value_or(0) == 2; },
+    .names = words::both(words::latent_names(), words::shared_experts()),
+    .keys = words::routed_experts(),
+    .read = words::read_latent};
+
 const RegisterFamily deepseek_v3("deepseek_v3", {.title = "DeepSeek-V3, R1, V3.1, Moonlight",
                                                  .architecture = "DeepseekV3ForCausalLM",
                                                  .read = read_deepseek_v3,
                                                  .says = deepseek_v3_says(),
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dots.llm1: normalised heads; experts by sigmoids with a correction, and shared ones beside them.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -22,6 +23,9 @@ const std::vector<Preset> presets = {
     {"dots.llm1", 4096, 62, 32, 32, 128, 10944, 152064, 32768, 1e7, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "dots1", .names = words::shared_experts(), .keys = words::routed_experts()};
+
 const RegisterFamily dots1("dots1", {.title = "dots.llm1",
                                      .architecture = "Dots1ForCausalLM",
                                      .read = read,
@@ -36,7 +40,8 @@ const RegisterFamily dots1("dots1", {.title = "dots.llm1",
                                               {"topk_group", 1},
                                               {"sliding_window", nullptr},
                                               {"rms_norm_eps", 1e-5}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

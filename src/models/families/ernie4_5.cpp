@@ -20,11 +20,15 @@ const std::vector<Preset> presets = {
     {"ernie4.5-0.3b", 1024, 18, 16, 2, 128, 3072, 103424, 131072, 5e5, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "ernie4_5"};
+
 const RegisterFamily ernie4_5("ernie4_5", {.title = "ERNIE 4.5",
                                            .architecture = "Ernie4_5ForCausalLM",
                                            .read = read,
                                            .says = {{"rms_norm_eps", 1e-5}, {"use_bias", false}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

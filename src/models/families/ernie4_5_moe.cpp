@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ERNIE 4.5 with experts: chosen with a correction, shared ones beside them, on the layers that the file names.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -38,6 +39,16 @@ const std::vector<Preset> presets = {
     {"ernie4.5-21b-a3b", 2560, 28, 20, 4, 128, 12288, 103424, 131072, 5e5, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "ernie4_5-moe",
+    .names = words::both(words::shared_experts(),
+                         {{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", {.drops_one = true}}}),
+    .keys = words::both(words::experts("moe_num_experts", "moe_k"),
+                        {{"moe_num_shared_experts", "expert_shared_count"},
+                         {"moe_layer_interval", "interleave_moe_layer_step"},
+                         {"moe_layer_start_index", "leading_dense_block_count"}})};
+
 const RegisterFamily ernie4_5_moe("ernie4_5_moe", {.title = "ERNIE 4.5 with experts",
                                                    .architecture = "Ernie4_5_MoeForCausalLM",
                                                    .read = read,
@@ -47,7 +58,8 @@ const RegisterFamily ernie4_5_moe("ernie4_5_moe", {.title = "ERNIE 4.5 with expe
                                                             {"moe_num_shared_experts", 2},
                                                             {"moe_intermediate_size", 1536},
                                                             {"moe_layer_start_index", 1}},
-                                                   .presets = presets});
+                                                   .presets = presets,
+                                                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

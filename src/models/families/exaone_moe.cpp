@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // K-EXAONE: normalised heads; full layers are not told positions; experts by sigmoids and a shared one.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -32,6 +33,20 @@ const std::vector<Preset> presets = {
     {"k-exaone-236b-a23b", 6144, 48, 64, 8, 128, 18432, 153600, 262144, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "exaone-moe",
+    .names = words::both(words::shared_experts(), {{"mlp.e_score_correction_bias", "exp_probs_b.bias"}}),
+    .keys =
+        words::both(words::experts("num_experts"), {{"num_shared_experts", "expert_shared_count"},
+                                                    {"first_k_dense_replace", "leading_dense_block_count"},
+                                                    {"n_group", "expert_group_count"},
+                                                    {"topk_group", "expert_group_used_count"},
+                                                    {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
+                                                    {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag},
+                                                    words::window()}),
+    .says = {{"sliding_window_pattern", 4}}};
+
 const RegisterFamily exaone_moe("exaone_moe", {.title = "K-EXAONE",
                                                .architecture = "ExaoneMoeForCausalLM",
                                                .read = read,
@@ -47,7 +62,8 @@ const RegisterFamily exaone_moe("exaone_moe", {.title = "K-EXAONE",
                                                         {"sliding_window", 128},
                                                         {"sliding_window_pattern", "LLLG"},
                                                         {"rms_norm_eps", 1e-5}},
-                                               .presets = presets});
+                                               .presets = presets,
+                                               .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

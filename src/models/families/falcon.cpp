@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Falcon: attention and a plain feed-forward side by side, few keys for many heads, all made by one matrix.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -57,11 +58,38 @@ const std::vector<Preset> presets = {
     {"falcon-40b", 8192, 60, 128, 8, 0, 32768, 65024, 2048, 1e4, true, {}, {{"new_decoder_architecture", true}}},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  const bool two = file.tensor("blk.0.attn_norm_2.weight") != nullptr;
+  const int64_t heads = config["num_key_value_heads"].get<int64_t>();
+  config["new_decoder_architecture"] = two || (heads > 1 && heads < config["num_attention_heads"].get<int64_t>());
+  config["multi_query"] = heads == 1;
+  config["num_kv_heads"] = heads;
+  config["num_ln_in_parallel_attn"] = two ? 2 : 1;
+  config["bias"] = file.tensor("blk.0.attn_qkv.bias") != nullptr;
+}
+
+const GgufForm gguf = {.architecture = "falcon",
+                       .names = {{"transformer.word_embeddings", "token_embd"},
+                                 {"transformer.ln_f", "output_norm"},
+                                 {"ln_attn", "attn_norm_2"},
+                                 {"ln_mlp", "attn_norm"},
+                                 {"input_layernorm", "attn_norm"},
+                                 {"self_attention.query_key_value", "attn_qkv", {.rows = blocks_of_groups}},
+                                 {"self_attention.dense", "attn_output"},
+                                 {"mlp.dense_h_to_4h", "ffn_up"},
+                                 {"mlp.dense_4h_to_h", "ffn_down"}},
+                       .layers = "transformer.h.",
+                       .eps = words::mean_eps("layer_norm_epsilon"),
+                       .says = {{"hidden_act", "gelu"}, {"parallel_attn", true}},
+                       .read = read_gguf};
+
 const RegisterFamily falcon("falcon", {.title = "Falcon",
                                        .architecture = "FalconForCausalLM",
                                        .read = read,
                                        .says = {{"hidden_act", "gelu"}, {"parallel_attn", true}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

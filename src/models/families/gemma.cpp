@@ -26,11 +26,15 @@ const std::vector<Preset> presets = {
     {"gemma-7b", 3072, 28, 16, 16, 256, 24576, 256000, 8192, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "gemma", .says = {{"hidden_activation", "gelu_pytorch_tanh"}}, .from_one = true};
+
 const RegisterFamily gemma("gemma", {.title = "Gemma 1, CodeGemma",
                                      .architecture = "GemmaForCausalLM",
                                      .read = read,
                                      .says = {{"hidden_act", "gelu_pytorch_tanh"}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -3,6 +3,7 @@
 // hyperbolic tangent; every second layer slides.
 #include <cmath>
 
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -33,6 +34,22 @@ const std::vector<Preset> presets = {
     {"gemma2-27b", 4608, 46, 32, 16, 128, 36864, 256000, 8192, 1e4, true, {}, {{"query_pre_attn_scalar", 144}}},
 };
 
+// How it stands in GGUF files.
+// The largest model divides scores by another number than the size of a head.
+void read_gguf(const GgufSays&, Json& config) {
+  const GgufSizes s = GgufSizes::of_config(config);
+  config["query_pre_attn_scalar"] = s.layers == 46 ? s.hidden / s.heads : s.head_dim;
+}
+
+const GgufForm gguf = {.architecture = "gemma2",
+                       .names = words::norms_around(),
+                       .keys = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Number},
+                                {"final_logit_softcapping", "final_logit_softcapping", GgufKey::Number},
+                                words::window()},
+                       .says = {{"hidden_activation", "gelu_pytorch_tanh"}},
+                       .read = read_gguf,
+                       .from_one = true};
+
 const RegisterFamily gemma2("gemma2", {.title = "Gemma 2",
                                        .architecture = "Gemma2ForCausalLM",
                                        .read = read,
@@ -41,7 +58,8 @@ const RegisterFamily gemma2("gemma2", {.title = "Gemma 2",
                                                 {"attn_logit_softcapping", 50.0},
                                                 {"final_logit_softcapping", 30.0},
                                                 {"sliding_window", 4096}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

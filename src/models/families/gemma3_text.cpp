@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -50,13 +51,31 @@ const std::vector<Preset> presets = {
     {"gemma3-1b", 1152, 26, 4, 1, 256, 6912, 262144, 32768, 1e6, true, {}, {{"sliding_window", 512}}},
 };
 
+// How it stands in GGUF files.
+// The largest model divides scores by another number than the size of a head.
+void read_gguf(const GgufSays&, Json& config) {
+  const GgufSizes s = GgufSizes::of_config(config);
+  config["query_pre_attn_scalar"] = s.layers == 62 ? s.hidden / s.heads : s.head_dim;
+}
+
+const GgufForm gguf = {
+    .architecture = "gemma3",
+    .names = words::norms_around(),
+    .keys = {{"final_logit_softcapping", "final_logit_softcapping", GgufKey::Number}, words::window()},
+    .says = {{"hidden_activation", "gelu_pytorch_tanh"},
+             {"rope_local_base_freq", 10000.0},
+             {"sliding_window_pattern", 6}},
+    .read = read_gguf,
+    .from_one = true};
+
 const RegisterFamily gemma3("gemma3_text", {.title = "Gemma 3 (text)",
                                             .architecture = "Gemma3ForCausalLM",
                                             .read = read,
                                             .says = {{"hidden_activation", "gelu_pytorch_tanh"},
                                                      {"query_pre_attn_scalar", 256},
                                                      {"rope_local_base_freq", 1e4}},
-                                            .presets = presets});
+                                            .presets = presets,
+                                            .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

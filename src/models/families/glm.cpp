@@ -33,12 +33,19 @@ const std::vector<Preset> presets = {
      {{"attention_bias", false}, {"partial_rotary_factor", 1.0}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "chatglm",
+                       .claims = [](const GgufSays& file) { return file.tensor("blk.0.attn_q.weight") != nullptr; },
+                       .names = {{"mlp.gate_up_proj", "ffn_up"}},
+                       .turns_in_part = true};
+
 const RegisterFamily glm(
     "glm", {.title = "GLM-4 (2024), GLM-Edge",
             .architecture = "GlmForCausalLM",
             .read = read,
             .says = {{"attention_bias", true}, {"partial_rotary_factor", 0.5}, {"rms_norm_eps", 1.5625e-7}},
-            .presets = presets});
+            .presets = presets,
+            .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -25,12 +25,21 @@ const std::vector<Preset> presets = {
     {"glm4-32b", 6144, 61, 48, 8, 128, 23040, 151552, 32768, 1e4, false, {}, {{"attention_bias", false}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "glm4",
+                       .names = {{"post_self_attn_layernorm", "post_attention_norm"},
+                                 {"post_attention_layernorm", "ffn_norm"},
+                                 {"post_mlp_layernorm", "post_ffw_norm"},
+                                 {"mlp.gate_up_proj", "ffn_up"}},
+                       .turns_in_part = true};
+
 const RegisterFamily glm4("glm4",
                           {.title = "GLM-4 (0414) and GLM-Z1",
                            .architecture = "Glm4ForCausalLM",
                            .read = read,
                            .says = {{"attention_bias", true}, {"partial_rotary_factor", 0.5}, {"rms_norm_eps", 1e-5}},
-                           .presets = presets});
+                           .presets = presets,
+                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

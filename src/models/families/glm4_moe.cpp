@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GLM-4.5 and 4.6: experts chosen by sigmoids with a correction, out of groups, and shared ones beside them.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -40,6 +41,18 @@ const std::vector<Preset> presets = {
       {"routed_scaling_factor", 2.5}}},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["use_qk_norm"] = file.tensor("blk.0.attn_q_norm.weight") != nullptr;
+}
+
+const GgufForm gguf = {
+    .architecture = "glm4moe",
+    .names = words::both(words::shared_experts(), {{"post_attention_layernorm", "post_attention_norm"}}),
+    .keys = words::routed_experts(),
+    .read = read_gguf,
+    .turns_in_part = true};
+
 const RegisterFamily glm4_moe("glm4_moe", {.title = "GLM-4.5 and 4.6",
                                            .architecture = "Glm4MoeForCausalLM",
                                            .read = read,
@@ -53,7 +66,8 @@ const RegisterFamily glm4_moe("glm4_moe", {.title = "GLM-4.5 and 4.6",
                                                     {"first_k_dense_replace", 1},
                                                     {"routed_scaling_factor", 1.0},
                                                     {"norm_topk_prob", true}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

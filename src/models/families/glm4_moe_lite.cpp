@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GLM-4.7-Flash: DeepSeek-V3's attention and router at other sizes.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -26,6 +27,12 @@ const std::vector<Preset> presets = {
     {"glm4.7-flash", 2048, 47, 20, 20, 0, 10240, 154880, 202752, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "deepseek2",
+                       .names = words::both(words::latent_names(), words::shared_experts()),
+                       .keys = words::routed_experts(),
+                       .read = words::read_latent};
+
 const RegisterFamily glm4_moe_lite("glm4_moe_lite", {.title = "GLM-4.7-Flash",
                                                      .architecture = "Glm4MoeLiteForCausalLM",
                                                      .read = read,
@@ -44,7 +51,8 @@ const RegisterFamily glm4_moe_lite("glm4_moe_lite", {.title = "GLM-4.7-Flash",
                                                               {"n_group", 1},
                                                               {"topk_group", 1},
                                                               {"rms_norm_eps", 1e-5}},
-                                                     .presets = presets});
+                                                     .presets = presets,
+                                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

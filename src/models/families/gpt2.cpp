@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2 and its like: positions are looked up in a table; matrices stand turned in the file.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
@@ -35,11 +36,27 @@ const std::vector<Preset> presets = {
     {"gpt2-xl", 1600, 48, 25, 25, 0, 6400, 50257, 1024, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "gpt2",
+                       .names = {{"transformer.wte", "token_embd"},
+                                 {"transformer.wpe", "position_embd"},
+                                 {"transformer.ln_f", "output_norm"},
+                                 {"ln_1", "attn_norm"},
+                                 {"ln_2", "ffn_norm"},
+                                 {"attn.c_attn", "attn_qkv", {.turned = true}},
+                                 {"attn.c_proj", "attn_output", {.turned = true}},
+                                 {"mlp.c_fc", "ffn_up", {.turned = true}},
+                                 {"mlp.c_proj", "ffn_down", {.turned = true}}},
+                       .layers = "transformer.h.",
+                       .eps = words::mean_eps("layer_norm_epsilon"),
+                       .says = {{"hidden_act", "gelu_new"}}};
+
 const RegisterFamily gpt2("gpt2", {.title = "GPT-2",
                                    .architecture = "GPT2LMHeadModel",
                                    .read = read,
                                    .says = {{"hidden_act", "gelu_new"}},
-                                   .presets = presets});
+                                   .presets = presets,
+                                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StarCoder 1, SantaCoder: GPT-2 whose heads share one key and value.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
@@ -34,11 +35,30 @@ const std::vector<Preset> presets = {
     {"starcoder-15b", 6144, 40, 48, 1, 0, 24576, 49152, 8192, 1e4, true},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays&, Json& config) { config["multi_query"] = config["num_key_value_heads"] == 1; }
+
+const GgufForm gguf = {.architecture = "starcoder",
+                       .names = {{"transformer.wte", "token_embd"},
+                                 {"transformer.wpe", "position_embd"},
+                                 {"transformer.ln_f", "output_norm"},
+                                 {"ln_1", "attn_norm"},
+                                 {"ln_2", "ffn_norm"},
+                                 {"attn.c_attn", "attn_qkv", {.rows = blocks_of_groups}},
+                                 {"attn.c_proj", "attn_output"},
+                                 {"mlp.c_fc", "ffn_up"},
+                                 {"mlp.c_proj", "ffn_down"}},
+                       .layers = "transformer.h.",
+                       .eps = words::mean_eps("layer_norm_epsilon"),
+                       .says = {{"hidden_act", "gelu_pytorch_tanh"}},
+                       .read = read_gguf};
+
 const RegisterFamily gpt_bigcode("gpt_bigcode", {.title = "StarCoder 1, SantaCoder",
                                                  .architecture = "GPTBigCodeForCausalLM",
                                                  .read = read,
                                                  .says = {{"multi_query", true}, {"hidden_act", "gelu_pytorch_tanh"}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

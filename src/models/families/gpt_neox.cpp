@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-NeoX, Pythia, RedPajama, Dolly: attention and a plain feed-forward side by side, each behind a norm of its own;
 // one matrix holds query, key and value of one head after the other; a quarter of each head turns.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -31,12 +32,28 @@ const std::vector<Preset> presets = {
     {"gpt-neox-20b", 6144, 44, 64, 64, 0, 24576, 50432, 2048, 1e4, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "gptneox",
+                       .names = {{"gpt_neox.embed_in", "token_embd"},
+                                 {"gpt_neox.final_layer_norm", "output_norm"},
+                                 {"embed_out", "output"},
+                                 {"attention.query_key_value", "attn_qkv", {.rows = blocks_of_groups}},
+                                 {"attention.dense", "attn_output"},
+                                 {"mlp.dense_h_to_4h", "ffn_up"},
+                                 {"mlp.dense_4h_to_h", "ffn_down"}},
+                       .keys = {{"use_parallel_residual", "use_parallel_residual", GgufKey::Flag}},
+                       .layers = "gpt_neox.layers.",
+                       .eps = words::mean_eps("layer_norm_eps"),
+                       .says = {{"hidden_act", "gelu"}, {"attention_bias", true}},
+                       .turns_in_part = true};
+
 const RegisterFamily gpt_neox(
     "gpt_neox", {.title = "GPT-NeoX, Pythia, Dolly 2",
                  .architecture = "GPTNeoXForCausalLM",
                  .read = read,
                  .says = {{"hidden_act", "gelu"}, {"layer_norm_eps", 1e-5}, {"partial_rotary_factor", 0.25}},
-                 .presets = presets});
+                 .presets = presets,
+                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -2,6 +2,7 @@
 // gpt-oss: a learnt score besides those of the keys in every head, every second layer slides, experts with biases whose
 // gate and up are clamped. Experts may be MXFP4 in the file.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -52,6 +53,31 @@ const std::vector<Preset> presets = {
     {"gpt-oss-120b", 2880, 36, 64, 8, 64, 2880, 201088, 131072, 150000, false, {}, {{"num_local_experts", 128}}},
 };
 
+// How it stands in GGUF files.
+// Its frequencies' borders are no whole numbers, which llama.cpp rounds.
+void read_gguf(const GgufSays&, Json& config) {
+  if (config.contains("rope_scaling"))
+    config["rope_scaling"]["truncate"] = false;
+  else
+    config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
+}
+
+const GgufForm gguf = {
+    .architecture = "gpt-oss",
+    .names = {{"post_attention_layernorm", "post_attention_norm"},
+              {"self_attn.sinks", "attn_sinks.weight"},
+              {"mlp.router", "ffn_gate_inp"},
+              {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = even_rows, .turned = true}},
+              {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = odd_rows, .turned = true}},
+              {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", {.rows = even_rows}},
+              {"mlp.experts.gate_up_proj_bias", "ffn_up_exps.bias", {.rows = odd_rows}},
+              {"mlp.experts.down_proj", "ffn_down_exps.weight", {.turned = true}},
+              {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"}},
+    .keys =
+        words::both(words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size"), {words::window()}),
+    .says = {{"attention_bias", true}, {"swiglu_limit", 7.0}, {"sliding_window", 128}},
+    .read = read_gguf};
+
 const RegisterFamily gpt_oss("gpt_oss", {.title = "gpt-oss",
                                          .architecture = "GptOssForCausalLM",
                                          .read = read,
@@ -61,7 +87,8 @@ const RegisterFamily gpt_oss("gpt_oss", {.title = "gpt-oss",
                                                   {"swiglu_limit", 7.0},
                                                   {"rope_scaling", kYarn},
                                                   {"rms_norm_eps", 1e-5}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -19,6 +19,14 @@ const std::vector<Preset> presets = {
     {"granite3.3-8b", 4096, 40, 32, 8, 0, 12800, 49159, 131072, 1e7, true, {}, {{"attention_multiplier", 0.0078125}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "granite",
+                       .keys = {{"attention_multiplier", "attention.scale", GgufKey::Number},
+                                {"embedding_multiplier", "embedding_scale", GgufKey::Number},
+                                {"residual_multiplier", "residual_scale", GgufKey::Number},
+                                {"logits_scaling", "logit_scale", GgufKey::Number}},
+                       .neighbours = true};
+
 const RegisterFamily granite("granite", {.title = "Granite 3",
                                          .architecture = "GraniteForCausalLM",
                                          .read = read,
@@ -26,7 +34,8 @@ const RegisterFamily granite("granite", {.title = "Granite 3",
                                                   {"residual_multiplier", 0.22},
                                                   {"logits_scaling", 8.0},
                                                   {"rms_norm_eps", 1e-5}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

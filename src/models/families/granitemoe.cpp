@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Granite 3 with experts: Granite's four numbers; the experts of a layer are one tensor in the file.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -28,6 +29,17 @@ const std::vector<Preset> presets = {
     {"granite3-1b-a400m", 1024, 24, 16, 8, 0, 512, 49155, 4096, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "granitemoe",
+    .names = {{"block_sparse_moe.router.layer", "ffn_gate_inp"},
+              {"block_sparse_moe.input_linear", "ffn_gate_exps", {.rows = first_half}},
+              {"block_sparse_moe.input_linear", "ffn_up_exps", {.rows = second_half}},
+              {"block_sparse_moe.output_linear", "ffn_down_exps"}},
+    .keys = words::both(words::multipliers(),
+                        words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size")),
+    .neighbours = true};
+
 const RegisterFamily granitemoe("granitemoe", {.title = "Granite 3 with experts",
                                                .architecture = "GraniteMoeForCausalLM",
                                                .read = read,
@@ -37,7 +49,8 @@ const RegisterFamily granitemoe("granitemoe", {.title = "Granite 3 with experts"
                                                         {"attention_multiplier", 0.015625},
                                                         {"residual_multiplier", 0.22},
                                                         {"logits_scaling", 6.0}},
-                                               .presets = presets});
+                                               .presets = presets,
+                                               .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Granite 4: Mamba-2 layers and attention in a few; the four numbers; experts and a shared one, or the latter alone.
+#include "gguf/words.h"
 #include "models/families/granitemoeshared.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
@@ -43,6 +44,48 @@ const std::vector<Preset> presets = {
     {"granite4-h-tiny", 1536, 40, 12, 4, 0, 512, 100352, 131072, 1e4, true, {}, {{"layer_types", tenth_layers(40)}}},
 };
 
+// How it stands in GGUF files.
+const char* const kTurns = "rope.scaling.finetuned";
+void read_gguf(const GgufSays& file, Json& config) {
+  const int64_t inner = file.needed("ssm.inner_size");
+  config["mamba_expand"] = inner / config["hidden_size"].get<int64_t>();
+  config["mamba_d_head"] = inner / std::max<int64_t>(1, file.needed("ssm.time_step_rank"));
+  config["mamba_conv_bias"] = true;
+  config["position_embedding_type"] = file.flag(kTurns).value_or(true) ? "rope" : "nope";
+  words::read_layers_of_attention(file, config, "attention", "mamba");
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  require(config.value("num_local_experts", int64_t{8}) > 0, Fault::Model,
+          "config.json: this family is not written as GGUF where it has no experts");
+  out.whole("ssm.inner_size", config.value("mamba_expand", int64_t{2}) * config.value("hidden_size", int64_t{0}));
+  const Json positions = config.value("position_embedding_type", Json());
+  out.own(kTurns, GgufValue::flag(positions == "rope"));
+  const Json types = config.value("layer_types", tenth_layers(config.value("num_hidden_layers", int64_t{0})));
+  words::write_layers_of_attention(config, out, [&](int64_t i) { return words::attends(types, i); });
+}
+
+const GgufForm gguf = {
+    .architecture = "granitehybrid",
+    .names = words::both<GgufPair>({{"block_sparse_moe.router.layer", "ffn_gate_inp"},
+                                    {"block_sparse_moe.input_linear", "ffn_gate_exps", {.rows = first_half}},
+                                    {"block_sparse_moe.input_linear", "ffn_up_exps", {.rows = second_half}},
+                                    {"block_sparse_moe.output_linear", "ffn_down_exps"},
+                                    {"shared_mlp.input_linear", "ffn_gate_shexp", {.rows = first_half}},
+                                    {"shared_mlp.input_linear", "ffn_up_shexp", {.rows = second_half}},
+                                    {"shared_mlp.output_linear", "ffn_down_shexp"}},
+                                   words::mamba_names("mamba")),
+    .keys = words::both(
+        words::both(words::both(words::multipliers(),
+                                words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size")),
+                    {{"shared_intermediate_size", "expert_shared_feed_forward_length"}}),
+        {{"mamba_d_conv", "ssm.conv_kernel"},
+         {"mamba_d_state", "ssm.state_size"},
+         {"mamba_n_heads", "ssm.time_step_rank"},
+         {"mamba_n_groups", "ssm.group_count"}}),
+    .read = read_gguf,
+    .write = write_gguf,
+    .neighbours = true};
+
 const RegisterFamily granitemoehybrid("granitemoehybrid", {.title = "Granite 4",
                                                            .architecture = "GraniteMoeHybridForCausalLM",
                                                            .read = read,
@@ -63,7 +106,8 @@ const RegisterFamily granitemoehybrid("granitemoehybrid", {.title = "Granite 4",
                                                                     {"residual_multiplier", 0.22},
                                                                     {"logits_scaling", 6.0},
                                                                     {"rms_norm_eps", 1e-5}},
-                                                           .presets = presets});
+                                                           .presets = presets,
+                                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

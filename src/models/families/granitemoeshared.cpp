@@ -2,6 +2,7 @@
 // Granite with experts and a shared one beside them: the four numbers, the experts of a layer one tensor.
 #include "models/families/granitemoeshared.h"
 
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -37,6 +38,22 @@ const std::vector<Preset> presets = {
     {"granite3-7b-a1b-shared", 1536, 40, 24, 8, 0, 512, 49155, 4096, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "granitemoe",
+    .claims = [](const GgufSays& file) { return file.integer("expert_shared_feed_forward_length").value_or(0) > 0; },
+    .names = {{"block_sparse_moe.router.layer", "ffn_gate_inp"},
+              {"block_sparse_moe.input_linear", "ffn_gate_exps", {.rows = first_half}},
+              {"block_sparse_moe.input_linear", "ffn_up_exps", {.rows = second_half}},
+              {"block_sparse_moe.output_linear", "ffn_down_exps"},
+              {"shared_mlp.input_linear", "ffn_gate_shexp", {.rows = first_half}},
+              {"shared_mlp.input_linear", "ffn_up_shexp", {.rows = second_half}},
+              {"shared_mlp.output_linear", "ffn_down_shexp"}},
+    .keys = words::both(words::both(words::multipliers(),
+                                    words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size")),
+                        {{"shared_intermediate_size", "expert_shared_feed_forward_length"}}),
+    .neighbours = true};
+
 const RegisterFamily granitemoeshared("granitemoeshared", {.title = "Granite 3 with a shared expert",
                                                            .architecture = "GraniteMoeSharedForCausalLM",
                                                            .read = read,
@@ -47,7 +64,8 @@ const RegisterFamily granitemoeshared("granitemoeshared", {.title = "Granite 3 w
                                                                     {"attention_multiplier", 0.015625},
                                                                     {"residual_multiplier", 0.22},
                                                                     {"logits_scaling", 6.0}},
-                                                           .presets = presets});
+                                                           .presets = presets,
+                                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -21,11 +21,17 @@ const std::vector<Preset> presets = {
     {"hunyuan-7b", 4096, 32, 32, 8, 128, 14336, 128167, 262144, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "hunyuan-dense",
+    .names = {{"self_attn.query_layernorm", "attn_q_norm"}, {"self_attn.key_layernorm", "attn_k_norm"}}};
+
 const RegisterFamily hunyuan_v1_dense("hunyuan_v1_dense", {.title = "Hunyuan (dense)",
                                                            .architecture = "HunYuanDenseV1ForCausalLM",
                                                            .read = read,
                                                            .says = {{"rms_norm_eps", 1e-5}},
-                                                           .presets = presets});
+                                                           .presets = presets,
+                                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

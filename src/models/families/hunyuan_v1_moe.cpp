@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -41,12 +42,22 @@ const std::vector<Preset> presets = {
     {"hunyuan-a13b", 4096, 32, 32, 8, 128, 3072, 128167, 32768, 1e4, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "hunyuan-moe",
+    .names = words::both<GgufPair>({{"self_attn.query_layernorm", "attn_q_norm"},
+                                    {"self_attn.key_layernorm", "attn_k_norm"},
+                                    {"mlp.gate.wg", "ffn_gate_inp"}},
+                                   words::shared_experts("mlp.shared_mlp")),
+    .keys = words::both(words::experts("num_experts", "moe_topk"), {{"num_shared_expert", "expert_shared_count"}})};
+
 const RegisterFamily hunyuan_v1_moe("hunyuan_v1_moe",
                                     {.title = "Hunyuan with experts",
                                      .architecture = "HunYuanMoEV1ForCausalLM",
                                      .read = read,
                                      .says = {{"rms_norm_eps", 1e-5}, {"num_experts", 64}, {"moe_topk", 8}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hunyuan 3: normalised heads; experts by sigmoids with a correction, and a shared feed-forward.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -34,6 +35,16 @@ const std::vector<Preset> presets = {
     {"hunyuan3", 4096, 80, 64, 8, 128, 13312, 120832, 131072, 11158840, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "hy_v3",
+    .names = words::both(words::shared_experts("mlp.shared_mlp"),
+                         {{"mlp.router.gate", "ffn_gate_inp"}, {"mlp.expert_bias", "exp_probs_b.bias"}}),
+    .keys = words::both(words::experts("num_experts"),
+                        {{"num_shared_experts", "expert_shared_count"},
+                         {"first_k_dense_replace", "leading_dense_block_count"},
+                         {"router_scaling_factor", "expert_weights_scale", GgufKey::Number}})};
+
 const RegisterFamily hy_v3("hy_v3", {.title = "Hunyuan 3",
                                      .architecture = "HYV3ForCausalLM",
                                      .read = read,
@@ -44,7 +55,8 @@ const RegisterFamily hy_v3("hy_v3", {.title = "Hunyuan 3",
                                               {"first_k_dense_replace", 1},
                                               {"router_scaling_factor", 2.826},
                                               {"rms_norm_eps", 1e-5}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // InternLM2 and 2.5, by the code that its files bring: one matrix holds queries, key and value of one key-value head
 // after the other.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -25,11 +26,35 @@ const std::vector<Preset> presets = {
     {"internlm2.5-20b", 6144, 48, 48, 8, 0, 16384, 92544, 32768, 5e7, false},
 };
 
+// How it stands in GGUF files.
+GgufTurn::Rows turning_queries(const GgufSizes& s, int64_t all) {
+  return as_neighbours(queries_of_groups(s, all), s.heads);
+}
+GgufTurn::Rows turning_keys(const GgufSizes& s, int64_t all) {
+  return as_neighbours(keys_of_groups(s, all), s.kv_heads);
+}
+void read_gguf(const GgufSays& file, Json& config) { config["bias"] = file.tensor("blk.0.attn_q.bias") != nullptr; }
+
+const GgufForm gguf = {.architecture = "internlm2",
+                       .names = {{"model.tok_embeddings", "token_embd"},
+                                 {"output", "output"},
+                                 {"attention_norm", "attn_norm"},
+                                 {"ffn_norm", "ffn_norm"},
+                                 {"attention.wqkv", "attn_q", {.rows = turning_queries}},
+                                 {"attention.wqkv", "attn_k", {.rows = turning_keys}},
+                                 {"attention.wqkv", "attn_v", {.rows = values_of_groups}},
+                                 {"attention.wo", "attn_output"},
+                                 {"feed_forward.w1", "ffn_gate"},
+                                 {"feed_forward.w3", "ffn_up"},
+                                 {"feed_forward.w2", "ffn_down"}},
+                       .read = read_gguf};
+
 const RegisterFamily internlm2("internlm2", {.title = "InternLM 2 and 2.5",
                                              .architecture = "InternLM2ForCausalLM",
                                              .read = read,
                                              .says = {{"bias", false}, {"rms_norm_eps", 1e-5}},
-                                             .presets = presets});
+                                             .presets = presets,
+                                             .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -19,11 +19,17 @@ const std::vector<Preset> presets = {
     {"internlm3-8b", 4096, 48, 32, 2, 128, 10240, 128512, 32768, 5e7, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "llama",
+                       .claims = [](const GgufSays&) { return false; },  // files are read as Llama's
+                       .neighbours = true};
+
 const RegisterFamily internlm3("internlm3", {.title = "InternLM 3",
                                              .architecture = "InternLM3ForCausalLM",
                                              .read = read,
                                              .says = {{"rms_norm_eps", 1e-5}, {"qkv_bias", false}, {"bias", false}},
-                                             .presets = presets});
+                                             .presets = presets,
+                                             .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

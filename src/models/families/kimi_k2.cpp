@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kimi K2: DeepSeek-V3 under another name, with more experts and fewer heads.
+#include "gguf/words.h"
 #include "models/families/deepseek_v3.h"
 #include "models/spec/family.h"
 
@@ -36,11 +37,18 @@ const std::vector<Preset> presets = {
       {"rope_scaling", kKimiYarn}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "deepseek2",
+                       .names = words::both(words::latent_names(), words::shared_experts()),
+                       .keys = words::routed_experts(),
+                       .read = words::read_latent};
+
 const RegisterFamily kimi_k2("kimi_k2", {.title = "Kimi K2",
                                          .architecture = "DeepseekV3ForCausalLM",
                                          .read = read_deepseek_v3,
                                          .says = deepseek_v3_says(),
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

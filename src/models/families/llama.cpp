@@ -30,11 +30,15 @@ const std::vector<Preset> presets = {
     {"llama3.1-70b", 8192, 80, 64, 8, 128, 28672, 128256, 131072, 5e5, false, {}, scaled(8)},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "llama", .neighbours = true};
+
 const RegisterFamily llama("llama", {.title = "Llama 2, 3, 3.1 and 3.2",
                                      .architecture = "LlamaForCausalLM",
                                      .read = read,
                                      .says = {{"rms_norm_eps", 1e-5}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -57,6 +58,29 @@ const std::vector<Preset> presets = {
     {"llama4-scout-text", 5120, 48, 40, 8, 128, 8192, 202048, 262144, 5e5, false},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["use_qk_norm"] = file.integer("expert_count") != 128;  // the one that has so many is without
+}
+
+const GgufForm gguf = {
+    .architecture = "llama4",
+    .names = {{"feed_forward.gate_proj", "ffn_gate"},
+              {"feed_forward.up_proj", "ffn_up"},
+              {"feed_forward.down_proj", "ffn_down"},
+              {"feed_forward.router", "ffn_gate_inp"},
+              {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
+              {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
+              {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
+              {"feed_forward.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = first_half, .turned = true}},
+              {"feed_forward.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = second_half, .turned = true}},
+              {"feed_forward.experts.down_proj", "ffn_down_exps.weight", {.turned = true}}},
+    .keys = words::both(
+        words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+        {{"intermediate_size_mlp", "feed_forward_length"}, {"interleave_moe_layer_step", "interleave_moe_layer_step"}}),
+    .says = {{"no_rope_layer_interval", 4}, {"attention_chunk_size", 8192}, {"attn_temperature_tuning", true}},
+    .read = read_gguf};
+
 const RegisterFamily llama4_text("llama4_text", {.title = "Llama 4 (text)",
                                                  .architecture = "Llama4ForCausalLM",
                                                  .read = read,
@@ -68,7 +92,8 @@ const RegisterFamily llama4_text("llama4_text", {.title = "Llama 4 (text)",
                                                           {"attention_chunk_size", 8192},
                                                           {"use_qk_norm", true},
                                                           {"rms_norm_eps", 1e-5}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

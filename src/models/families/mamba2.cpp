@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mamba-2 alone: layers that are a norm and a Mamba-2 mixer.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
@@ -41,6 +42,33 @@ const std::vector<Preset> presets = {
     {"mamba2-2.7b", 2560, 64, 80, 80, 64, 0, 50288, 1048576, 1e4, true},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  const int64_t inner = file.needed("ssm.inner_size");
+  config["expand"] = inner / config["hidden_size"].get<int64_t>();
+  config["head_dim"] = inner / std::max<int64_t>(1, file.needed("ssm.time_step_rank"));
+  config["use_bias"] = file.tensor("blk.0.ssm_in.bias") != nullptr;
+  config["use_conv_bias"] = file.tensor("blk.0.ssm_conv1d.bias") != nullptr;
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  words::write_without_attention(out);
+  out.whole("ssm.inner_size", config.value("expand", int64_t{2}) * config.value("hidden_size", int64_t{0}));
+}
+
+const GgufForm gguf = {
+    .architecture = "mamba2",
+    .names = words::both<GgufPair>(
+        {{"backbone.embeddings", "token_embd"}, {"backbone.norm_f", "output_norm"}, {"norm", "attn_norm"}},
+        words::mamba_names("mixer")),
+    .keys = {{"conv_kernel", "ssm.conv_kernel"},
+             {"state_size", "ssm.state_size"},
+             {"num_heads", "ssm.time_step_rank"},
+             {"n_groups", "ssm.group_count"}},
+    .layers = "backbone.layers.",
+    .eps = {"layer_norm_epsilon", "attention.layer_norm_rms_epsilon", GgufKey::Number},
+    .read = read_gguf,
+    .write = write_gguf};
+
 const RegisterFamily mamba2("mamba2", {.title = "Mamba-2",
                                        .architecture = "Mamba2ForCausalLM",
                                        .read = read,
@@ -52,7 +80,8 @@ const RegisterFamily mamba2("mamba2", {.title = "Mamba-2",
                                                 {"use_bias", false},
                                                 {"use_conv_bias", true},
                                                 {"layer_norm_epsilon", 1e-5}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -24,12 +24,31 @@ const std::vector<Preset> presets = {
     {"minicpm4-8b", 4096, 32, 32, 2, 0, 16384, 73448, 32768, 1e4, true},
 };
 
+// How it stands in GGUF files.
+// The file has the numbers that these come to.
+void read_gguf(const GgufSays& file, Json& config) {
+  const GgufSizes s = GgufSizes::of_config(config);
+  const double layers = std::sqrt(static_cast<double>(s.layers)), hidden = static_cast<double>(s.hidden);
+  config["scale_emb"] = file.number("embedding_scale").value_or(12);
+  config["scale_depth"] = file.number("residual_scale").value_or(1.4 / layers) * layers;
+  config["dim_model_base"] = hidden / file.number("logit_scale").value_or(hidden / 256);
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const double layers = std::sqrt(config.value("num_hidden_layers", 1.0));
+  out.number("embedding_scale", config.value("scale_emb", 1.0));
+  out.number("residual_scale", config.value("scale_depth", 1.0) / layers);
+  out.number("logit_scale", config.value("hidden_size", 1.0) / config.value("dim_model_base", 1.0));
+}
+
+const GgufForm gguf = {.architecture = "minicpm", .read = read_gguf, .write = write_gguf, .neighbours = true};
+
 const RegisterFamily minicpm(
     "minicpm", {.title = "MiniCPM 1, 2 and 4",
                 .architecture = "MiniCPMForCausalLM",
                 .read = read,
                 .says = {{"scale_emb", 12}, {"scale_depth", 1.4}, {"dim_model_base", 256}, {"rms_norm_eps", 1e-5}},
-                .presets = presets});
+                .presets = presets,
+                .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -35,6 +36,23 @@ const std::vector<Preset> presets = {
     {"minicpm3-4b", 2560, 62, 40, 40, 0, 6400, 73448, 32768, 1e4, true},
 };
 
+// How it stands in GGUF files.
+// Its heads are said as those of plain attention.
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  out.whole("attention.head_count_kv", config.value("num_attention_heads", int64_t{0}));
+  out.whole("attention.key_length",
+            config.value("qk_nope_head_dim", int64_t{64}) + config.value("qk_rope_head_dim", int64_t{32}));
+  for (const char* name : {"attention.value_length", "attention.key_length_mla", "attention.value_length_mla"})
+    out.drop(name);
+}
+
+const GgufForm gguf = {.architecture = "minicpm3",
+                       .names = {{"self_attn.kv_b_proj", "attn_kv_b"}},
+                       .says = {{"scale_emb", 12}, {"scale_depth", 1.4}, {"dim_model_base", 256}},
+                       .read = words::read_latent,
+                       .write = write_gguf,
+                       .two_factor_sets = true};
+
 const RegisterFamily minicpm3("minicpm3", {.title = "MiniCPM3",
                                            .architecture = "MiniCPM3ForCausalLM",
                                            .read = read,
@@ -46,7 +64,8 @@ const RegisterFamily minicpm3("minicpm3", {.title = "MiniCPM3",
                                                     {"scale_depth", 1.4},
                                                     {"dim_model_base", 256},
                                                     {"rms_norm_eps", 1e-5}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

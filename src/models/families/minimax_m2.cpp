@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MiniMax-M2: queries and keys normalised as wholes, half of a head turns; experts by sigmoids with a correction.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -38,12 +39,22 @@ const std::vector<Preset> presets = {
     {"minimax-m2", 3072, 62, 48, 8, 128, 1536, 200064, 196608, 5e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "minimax-m2",
+    .names = words::both(words::both(words::mixtral_experts(), words::mixtral_experts("mlp")),
+                         {{"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias"}}),
+    .keys = words::both(words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+                        {{"rotary_dim", "rope.dimension_count"}}),
+    .turns_in_part = true};
+
 const RegisterFamily minimax_m2(
     "minimax_m2", {.title = "MiniMax-M2",
                    .architecture = "MiniMaxM2ForCausalLM",
                    .read = read,
                    .says = {{"num_local_experts", 256}, {"num_experts_per_tok", 8}, {"partial_rotary_factor", 0.5}},
-                   .presets = presets});
+                   .presets = presets,
+                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

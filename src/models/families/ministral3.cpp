@@ -37,11 +37,28 @@ const std::vector<Preset> presets = {
     {"ministral3-8b", 4096, 34, 32, 8, 128, 14336, 131072, 262144, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const char *const kOfYarn = "rope.scaling.yarn_log_multiplier", *const kOfQueries = "attention.temperature_scale";
+void read_gguf(const GgufSays& file, Json& config) {
+  if (!config.contains("rope_scaling")) return;
+  Json& rope = config["rope_scaling"];
+  rope["mscale"] = rope["mscale_all_dim"] = file.number(kOfYarn).value_or(0);
+  rope["llama_4_scaling_beta"] = file.number(kOfQueries).value_or(0);
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const Json rope = config.value("rope_parameters", config.value("rope_scaling", Json()));
+  out.number(kOfYarn, rope.is_object() ? rope.value("mscale_all_dim", 0.0) : 1);
+  out.number(kOfQueries, rope.is_object() ? rope.value("llama_4_scaling_beta", 0.0) : 0.1);
+}
+
+const GgufForm gguf = {.architecture = "mistral3", .read = read_gguf, .write = write_gguf, .neighbours = true};
+
 const RegisterFamily ministral3("ministral3", {.title = "Ministral 3 (text)",
                                                .architecture = "Ministral3ForCausalLM",
                                                .read = read,
                                                .says = {{"rms_norm_eps", 1e-5}},
-                                               .presets = presets});
+                                               .presets = presets,
+                                               .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

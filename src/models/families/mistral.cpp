@@ -17,11 +17,15 @@ const std::vector<Preset> presets = {
     {"mistral-7b", 4096, 32, 32, 8, 128, 14336, 32768, 32768, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "llama", .neighbours = true};
+
 const RegisterFamily mistral("mistral", {.title = "Mistral 7B",
                                          .architecture = "MistralForCausalLM",
                                          .read = read,
                                          .says = {{"rms_norm_eps", 1e-5}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

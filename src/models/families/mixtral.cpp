@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtral: Mistral with experts in every layer, under names of their own.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -25,6 +26,14 @@ const std::vector<Preset> presets = {
     {"mixtral-8x7b", 4096, 32, 32, 8, 0, 14336, 32000, 32768, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "llama",
+                       .claims = [](const GgufSays& file) { return file.integer("expert_count").value_or(0) > 0; },
+                       .names = words::both(words::mixtral_experts(), words::mixtral_experts("mlp")),
+                       .keys = words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+                       .says = {{"sliding_window", nullptr}},
+                       .neighbours = true};
+
 const RegisterFamily mixtral("mixtral", {.title = "Mixtral",
                                          .architecture = "MixtralForCausalLM",
                                          .read = read,
@@ -32,7 +41,8 @@ const RegisterFamily mixtral("mixtral", {.title = "Mixtral",
                                                   {"num_experts_per_tok", 2},
                                                   {"sliding_window", nullptr},
                                                   {"rms_norm_eps", 1e-5}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

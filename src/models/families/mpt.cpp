@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -58,7 +59,34 @@ const std::vector<Preset> presets = {
     {"mpt-30b", 7168, 48, 64, 64, 0, 28672, 50432, 8192, 1e4, true},
 };
 
-const RegisterFamily mpt("mpt", {.title = "MPT", .architecture = "MptForCausalLM", .read = read, .presets = presets});
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  const auto clip = file.number("attention.clamp_kqv");
+  config["attn_config"] = {{"alibi", true}, {"clip_qkv", clip && *clip > 0 ? Json(*clip) : Json()}};
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  constexpr double kLargestBias = 8;
+  out.number("attention.max_alibi_bias", kLargestBias);
+  const Json clip = config.value("attn_config", Json::object()).value("clip_qkv", Json());
+  if (clip.is_number()) out.number("attention.clamp_kqv", clip.get<double>());
+}
+
+const GgufForm gguf = {.architecture = "mpt",
+                       .names = {{"transformer.wte", "token_embd"},
+                                 {"transformer.norm_f", "output_norm"},
+                                 {"norm_1", "attn_norm"},
+                                 {"norm_2", "ffn_norm"},
+                                 {"attn.Wqkv", "attn_qkv"},
+                                 {"attn.out_proj", "attn_output"},
+                                 {"ffn.up_proj", "ffn_up"},
+                                 {"ffn.down_proj", "ffn_down"}},
+                       .layers = "transformer.blocks.",
+                       .eps = words::mean_eps("layer_norm_epsilon"),
+                       .read = read_gguf,
+                       .write = write_gguf};
+
+const RegisterFamily mpt(
+    "mpt", {.title = "MPT", .architecture = "MptForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 1: norms without weights; queries, keys and values kept within a bound in some.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -20,8 +21,14 @@ const std::vector<Preset> presets = {
     {"olmo-7b", 4096, 32, 32, 32, 0, 11008, 50304, 2048, 1e4, false},
 };
 
-const RegisterFamily olmo("olmo",
-                          {.title = "OLMo 1", .architecture = "OlmoForCausalLM", .read = read, .presets = presets});
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "olmo",
+                       .keys = {{"clip_qkv", "attention.clamp_kqv", GgufKey::Number}},
+                       .eps = words::mean_eps("layer_norm_eps"),
+                       .neighbours = true};
+
+const RegisterFamily olmo(
+    "olmo", {.title = "OLMo 1", .architecture = "OlmoForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

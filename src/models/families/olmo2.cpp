@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 2: norms after each branch only; queries and keys are normalised over all heads together.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -21,8 +22,11 @@ const std::vector<Preset> presets = {
     {"olmo2-7b", 4096, 32, 32, 32, 0, 11008, 100352, 4096, 5e5, false},
 };
 
-const RegisterFamily olmo2("olmo2",
-                           {.title = "OLMo 2", .architecture = "Olmo2ForCausalLM", .read = read, .presets = presets});
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "olmo2", .names = words::norms_around()};
+
+const RegisterFamily olmo2(
+    "olmo2", {.title = "OLMo 2", .architecture = "Olmo2ForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 3: OLMo 2 with three sliding layers to one full one; rotary scaling acts on full layers only.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -26,11 +27,36 @@ const std::vector<Preset> presets = {
     {"olmo3-32b", 5120, 64, 40, 8, 0, 27648, 100278, 65536, 5e5, false},
 };
 
+// How it stands in GGUF files.
+const char* const kPattern = "attention.sliding_window_pattern";
+void read_gguf(const GgufSays& file, Json& config) {
+  const std::vector<int64_t> slides = file.integers(kPattern);
+  if (std::ssize(slides) != file.needed("block_count")) return;
+  config["layer_types"] =
+      words::layer_types(std::ssize(slides), [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  std::vector<bool> slides;
+  const Json types = config.value("layer_types", Json::array());
+  for (int64_t i = 0; i < config.value("num_hidden_layers", int64_t{0}); ++i)
+    slides.push_back(i < std::ssize(types) ? types[static_cast<size_t>(i)] == "sliding_attention" : (i + 1) % 4 != 0);
+  out.flags(kPattern, slides);
+}
+
+const GgufForm gguf = {
+    .architecture = "olmo2",
+    .claims = [](const GgufSays& file) { return file.integer("attention.sliding_window").value_or(0) > 0; },
+    .names = words::norms_around(),
+    .keys = {words::window()},
+    .read = read_gguf,
+    .write = write_gguf};
+
 const RegisterFamily olmo3("olmo3", {.title = "OLMo 3",
                                      .architecture = "Olmo3ForCausalLM",
                                      .read = read,
                                      .says = {{"sliding_window", 4096}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

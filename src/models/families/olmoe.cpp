@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMoE: queries and keys normalised as wholes, experts in every layer.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -26,13 +27,19 @@ const std::vector<Preset> presets = {
     {"olmoe-1b-7b", 2048, 16, 16, 16, 0, 1024, 50304, 4096, 1e4, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "olmoe",
+                       .keys = words::experts("num_experts", "num_experts_per_tok", "intermediate_size"),
+                       .says = {{"norm_topk_prob", false}}};
+
 const RegisterFamily olmoe(
     "olmoe",
     {.title = "OLMoE",
      .architecture = "OlmoeForCausalLM",
      .read = read,
      .says = {{"num_experts", 64}, {"num_experts_per_tok", 8}, {"norm_topk_prob", false}, {"rms_norm_eps", 1e-5}},
-     .presets = presets});
+     .presets = presets,
+     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

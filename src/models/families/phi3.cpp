@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Phi-3, 3.5 and 4: queries, keys and values in one matrix, gate and up in another; longrope in the long versions.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -21,11 +22,20 @@ const std::vector<Preset> presets = {
     {"phi4", 5120, 40, 40, 10, 0, 17920, 100352, 16384, 250000, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "phi3",
+    .names = {{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"}},
+    .keys = {words::window(), {"original_max_position_embeddings", "rope.scaling.original_context_length"}},
+    .two_factor_sets = true,
+    .turns_in_part = true};
+
 const RegisterFamily phi3("phi3", {.title = "Phi-3, 3.5 and 4",
                                    .architecture = "Phi3ForCausalLM",
                                    .read = read,
                                    .says = {{"rms_norm_eps", 1e-5}},
-                                   .presets = presets});
+                                   .presets = presets,
+                                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Phi-3.5-MoE: norms with biases; two experts, each by its share among those that lie near it.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -42,6 +43,13 @@ const std::vector<Preset> presets = {
     {"phi3.5-moe", 4096, 32, 32, 8, 0, 6400, 32064, 131072, 1e4, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "phimoe",
+                       .names = words::both(words::mixtral_experts(), words::mixtral_experts("mlp")),
+                       .keys = words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+                       .says = {{"lm_head_bias", true}},
+                       .two_factor_sets = true};
+
 const RegisterFamily phimoe("phimoe", {.title = "Phi-3.5-MoE",
                                        .architecture = "PhimoeForCausalLM",
                                        .read = read,
@@ -51,7 +59,8 @@ const RegisterFamily phimoe("phimoe", {.title = "Phi-3.5-MoE",
                                                 {"num_experts_per_tok", 2},
                                                 {"router_jitter_noise", 0.01},
                                                 {"rms_norm_eps", 1e-5}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

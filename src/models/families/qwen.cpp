@@ -35,11 +35,31 @@ const std::vector<Preset> presets = {
     {"qwen1-14b", 5120, 40, 40, 40, 128, 27392, 152064, 8192, 1e4, false},
 };
 
+// How it stands in GGUF files.
+// As in config.json, gate and up are counted together.
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  out.whole("feed_forward_length", config.value("intermediate_size", int64_t{0}));
+}
+
+const GgufForm gguf = {.architecture = "qwen",
+                       .names = {{"transformer.wte", "token_embd"},
+                                 {"transformer.ln_f", "output_norm"},
+                                 {"ln_1", "attn_norm"},
+                                 {"ln_2", "ffn_norm"},
+                                 {"attn.c_attn", "attn_qkv"},
+                                 {"attn.c_proj", "attn_output"},
+                                 {"mlp.w2", "ffn_gate"},
+                                 {"mlp.w1", "ffn_up"},
+                                 {"mlp.c_proj", "ffn_down"}},
+                       .layers = "transformer.h.",
+                       .write = write_gguf};
+
 const RegisterFamily qwen("qwen", {.title = "Qwen 1",
                                    .architecture = "QWenLMHeadModel",
                                    .read = read,
                                    .says = {{"no_bias", true}},
-                                   .presets = presets});
+                                   .presets = presets,
+                                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -26,11 +26,15 @@ const std::vector<Preset> presets = {
     {"qwen2.5-72b", 8192, 80, 64, 8, 0, 29568, 152064, 32768, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "qwen2"};
+
 const RegisterFamily qwen2("qwen2", {.title = "Qwen2 and Qwen2.5",
                                      .architecture = "Qwen2ForCausalLM",
                                      .read = read,
                                      .says = {{"use_sliding_window", false}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

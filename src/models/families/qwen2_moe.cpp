@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen1.5-MoE and Qwen2-MoE: Qwen2 with experts and one shared expert behind a sigmoid gate.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -26,11 +27,19 @@ const std::vector<Preset> presets = {
     {"qwen1.5-moe-a2.7b", 2048, 24, 16, 16, 128, 5632, 151936, 8192, 1e6, false, mixture},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "qwen2moe",
+    .keys = words::both(words::experts("num_experts"),
+                        {{"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}}),
+    .says = {{"norm_topk_prob", false}, {"decoder_sparse_step", 1}, {"mlp_only_layers", Json::array()}}};
+
 const RegisterFamily qwen2_moe("qwen2_moe", {.title = "Qwen1.5-MoE and Qwen2-MoE: experts and a shared one",
                                              .architecture = "Qwen2MoeForCausalLM",
                                              .read = read,
                                              .says = {{"use_sliding_window", false}},
-                                             .presets = presets});
+                                             .presets = presets,
+                                             .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

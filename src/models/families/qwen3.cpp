@@ -24,11 +24,15 @@ const std::vector<Preset> presets = {
     {"qwen3-32b", 5120, 64, 64, 8, 128, 25600, 151936, 40960, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "qwen3"};
+
 const RegisterFamily qwen3("qwen3", {.title = "Qwen3",
                                      .architecture = "Qwen3ForCausalLM",
                                      .read = read,
                                      .says = {{"use_sliding_window", false}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

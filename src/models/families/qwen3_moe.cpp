@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen3-MoE: Qwen3 with experts, no shared expert.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -30,11 +31,18 @@ const std::vector<Preset> presets = {
     {"qwen3-235b-a22b", 4096, 94, 64, 4, 128, 12288, 151936, 40960, 1e6, false, mixture(128, 8, 1536)},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "qwen3moe",
+    .keys = words::experts("num_experts"),
+    .says = {{"norm_topk_prob", true}, {"decoder_sparse_step", 1}, {"mlp_only_layers", Json::array()}}};
+
 const RegisterFamily qwen3_moe("qwen3_moe", {.title = "Qwen3-MoE",
                                              .architecture = "Qwen3MoeForCausalLM",
                                              .read = read,
                                              .says = {{"use_sliding_window", false}},
-                                             .presets = presets});
+                                             .presets = presets,
+                                             .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -19,11 +19,15 @@ const std::vector<Preset> presets = {
     {"seed-oss-36b", 5120, 64, 80, 8, 128, 27648, 155136, 524288, 1e7, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "seed_oss", .names = {{"post_attention_layernorm", "post_attention_norm"}}};
+
 const RegisterFamily seed_oss("seed_oss", {.title = "Seed-OSS",
                                            .architecture = "SeedOssForCausalLM",
                                            .read = read,
                                            .says = {{"attention_bias", true}, {"attention_out_bias", false}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

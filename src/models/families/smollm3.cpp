@@ -35,8 +35,12 @@ const std::vector<Preset> presets = {
     {"smollm3-3b", 2048, 36, 16, 4, 0, 11008, 128256, 65536, 5e6, true},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "smollm3", .says = {{"no_rope_layer_interval", 4}}, .neighbours = true};
+
 const RegisterFamily smollm3(
-    "smollm3", {.title = "SmolLM3", .architecture = "SmolLM3ForCausalLM", .read = read, .presets = presets});
+    "smollm3",
+    {.title = "SmolLM3", .architecture = "SmolLM3ForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

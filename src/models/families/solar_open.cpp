@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Solar Open: Llama with experts in every layer, chosen by sigmoids with a correction, and shared ones beside them.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -20,6 +21,13 @@ const std::vector<Preset> presets = {
     {"solar-open-100b", 4096, 48, 64, 8, 128, 10240, 196608, 131072, 1e6, false},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {
+    .architecture = "glm4moe",
+    .names = words::both(words::shared_experts(), {{"post_attention_layernorm", "post_attention_norm"}}),
+    .keys = words::routed_experts(),
+    .turns_in_part = true};
+
 const RegisterFamily solar_open("solar_open", {.title = "Solar Open",
                                                .architecture = "SolarOpenForCausalLM",
                                                .read = read,
@@ -32,7 +40,8 @@ const RegisterFamily solar_open("solar_open", {.title = "Solar Open",
                                                         {"n_group", 1},
                                                         {"topk_group", 1},
                                                         {"rms_norm_eps", 1e-5}},
-                                               .presets = presets});
+                                               .presets = presets,
+                                               .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StableLM: norms that take the mean off and have biases, a quarter of each head turned; in larger ones a norm of each
 // head, and attention and feed-forward side by side.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -37,11 +38,26 @@ const std::vector<Preset> presets = {
      {{"qk_layernorm", true}, {"use_parallel_residual", true}}},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["use_qkv_bias"] = file.tensor("blk.0.attn_q.bias") != nullptr;
+  config["qk_layernorm"] = file.tensor("blk.0.attn_q_norm.weight") != nullptr;
+}
+
+const GgufForm gguf = {
+    .architecture = "stablelm",
+    .names = {{"self_attn.q_layernorm.norms.*", "attn_q_norm"}, {"self_attn.k_layernorm.norms.*", "attn_k_norm"}},
+    .keys = {{"use_parallel_residual", "use_parallel_residual", GgufKey::Flag}},
+    .eps = words::mean_eps("layer_norm_eps"),
+    .read = read_gguf,
+    .turns_in_part = true};
+
 const RegisterFamily stablelm("stablelm", {.title = "StableLM 2 and 3B",
                                            .architecture = "StableLmForCausalLM",
                                            .read = read,
                                            .says = {{"layer_norm_eps", 1e-5}, {"partial_rotary_factor", 0.25}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StarCoder 2: norms that take the mean off and have biases, as all matrices do; a plain feed-forward.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -23,12 +24,20 @@ const std::vector<Preset> presets = {
     {"starcoder2-15b", 6144, 40, 48, 4, 0, 24576, 49152, 16384, 1e5, false, {}, {{"sliding_window", 4096}}},
 };
 
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "starcoder2",
+                       .names = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}},
+                       .keys = {words::window()},
+                       .eps = words::mean_eps("norm_epsilon"),
+                       .says = {{"hidden_act", "gelu_pytorch_tanh"}, {"use_bias", true}}};
+
 const RegisterFamily starcoder2(
     "starcoder2", {.title = "StarCoder 2",
                    .architecture = "Starcoder2ForCausalLM",
                    .read = read,
                    .says = {{"hidden_act", "gelu_pytorch_tanh"}, {"norm_epsilon", 1e-5}, {"use_bias", true}},
-                   .presets = presets});
+                   .presets = presets,
+                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

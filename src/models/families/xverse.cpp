@@ -17,8 +17,11 @@ const std::vector<Preset> presets = {
     {"xverse-13b", 5120, 40, 40, 40, 0, 13824, 100534, 8192, 1e4, false},
 };
 
-const RegisterFamily xverse("xverse",
-                            {.title = "XVERSE", .architecture = "XverseForCausalLM", .read = read, .presets = presets});
+// How it stands in GGUF files.
+const GgufForm gguf = {.architecture = "xverse", .neighbours = true};
+
+const RegisterFamily xverse(
+    "xverse", {.title = "XVERSE", .architecture = "XverseForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Youtu-LLM: latent attention as DeepSeek-V3 has it, with dense feed-forwards.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -20,6 +21,20 @@ const std::vector<Preset> presets = {
     {"youtu-llm-2b", 2048, 32, 16, 16, 0, 6144, 128256, 131072, 1.6e6, true},
 };
 
+// How it stands in GGUF files.
+// llama.cpp wants to be told of the experts that it lacks.
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  out.whole("leading_dense_block_count", config.value("num_hidden_layers", int64_t{0}));
+  out.whole("expert_feed_forward_length", config.value("intermediate_size", int64_t{0}));
+  out.whole("expert_shared_count", 0);
+}
+
+const GgufForm gguf = {.architecture = "deepseek2",
+                       .claims = [](const GgufSays& file) { return file.integer("expert_count").value_or(0) == 0; },
+                       .names = words::latent_names(),
+                       .read = words::read_latent,
+                       .write = write_gguf};
+
 const RegisterFamily youtu("youtu", {.title = "Youtu-LLM",
                                      .architecture = "YoutuForCausalLM",
                                      .read = read,
@@ -28,7 +43,8 @@ const RegisterFamily youtu("youtu", {.title = "Youtu-LLM",
                                               {"qk_nope_head_dim", 128},
                                               {"qk_rope_head_dim", 64},
                                               {"v_head_dim", 128}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -70,6 +70,7 @@ std::string markdown(const std::vector<std::vector<std::string>>& rows) {
 }  // namespace
 
 RegisterFamily::RegisterFamily(const char* model_type, Family family) {
+  register_gguf(model_type, family.architecture, family.gguf);
   Registry<Family>::of().add(model_type, std::move(family));
 }
 
@@ -100,10 +101,11 @@ std::vector<DiskForm> disk_forms_of(const Json& config) {
 }
 
 std::string family_table() {
-  std::vector<std::vector<std::string>> rows = {{"family", "what it is", "train", "LoRA", "serve"}};
+  std::vector<std::vector<std::string>> rows = {{"family", "what it is", "LoRA", "GGUF"}};
   for (const auto& [name, family] : Registry<Family>::of().all()) {
     const bool experts = std::any_of(family.presets.begin(), family.presets.end(), has_experts_of_their_own);
-    rows.push_back({name, family.title, "yes", experts ? "linear layers, experts" : "linear layers", "yes"});
+    rows.push_back({name, family.title, experts ? "linear layers, experts" : "linear layers",
+                    family.gguf.architecture.empty() ? "no" : family.gguf.architecture});
   }
   return markdown(rows);
 }

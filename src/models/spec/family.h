@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gguf/form.h"
 #include "models/spec/config.h"
 #include "models/spec/decoder_spec.h"
 
@@ -39,6 +40,8 @@ struct Family {
   // What config.json of every preset says.
   Json says = Json::object();
   std::vector<Preset> presets = {};
+  // How it stands in GGUF files.
+  GgufForm gguf = {};
 };
 
 struct RegisterFamily {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gguf/form.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/registry.h"
+
+namespace apus {
+
+namespace {
+
+std::vector<std::string> names_of(std::string GgufFamily::*type, std::string GgufForm::*architecture) {
+  std::vector<std::string> out;
+  for (const auto& [name, family] : Registry<GgufFamily>::of().all())
+    out.push_back(architecture ? family.form.*architecture : family.*type);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
+
+double shortest_f32(double value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, static_cast<float>(value));
+  double out = value;
+  std::from_chars(text, end.ptr, out);
+  return out;
+}
+
+int64_t GgufSizes::of(const char* key, int64_t unsaid) const {
+  const auto found = config ? config->find(key) : Json::const_iterator();
+  return config && found != config->end() && found->is_number() ? found->get<int64_t>() : unsaid;
+}
+
+GgufSizes GgufSizes::of_config(const Json& config) {
+  return {config["num_hidden_layers"].get<int64_t>(),
+          config["hidden_size"].get<int64_t>(),
+          config["num_attention_heads"].get<int64_t>(),
+          config["num_key_value_heads"].get<int64_t>(),
+          config["head_dim"].get<int64_t>(),
+          &config};
+}
+
+int64_t GgufSays::needed(const char* name) const {
+  const auto found = integer(name);
+  require(found.has_value(), Fault::Model, header_.where, ": '", key(name), "' is missing");
+  return *found;
+}
+
+std::optional<int64_t> GgufSays::integer(const char* name) const {
+  const std::vector<int64_t> all = integers(name);
+  return all.empty() ? std::nullopt : std::optional(*std::max_element(all.begin(), all.end()));
+}
+
+std::optional<double> GgufSays::number(const char* name) const {
+  const auto found = header_.number(key(name));
+  return found ? std::optional(shortest_f32(*found)) : std::nullopt;
+}
+
+std::optional<bool> GgufSays::flag(const char* name) const { return header_.flag(key(name)); }
+std::string GgufSays::text(const char* name) const { return header_.text(key(name)); }
+
+std::vector<int64_t> GgufSays::integers(const char* name) const {
+  const GgufValue* value = header_.find(key(name));
+  if (!value) return {};
+  if (value->kind == GgufKind::Array) return *header_.integers(key(name));
+  return {*header_.integer(key(name))};
+}
+
+std::vector<double> GgufSays::numbers(const char* name) const {
+  const GgufValue* value = header_.find(key(name));
+  if (!value) return {};
+  std::vector<double> all =
+      value->kind == GgufKind::Array ? *header_.numbers(key(name)) : std::vector<double>{*header_.number(key(name))};
+  for (double& each : all) each = shortest_f32(each);
+  return all;
+}
+
+const GgufTensor* GgufSays::tensor(const std::string& name) const {
+  for (const GgufTensor& t : header_.tensors)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+std::vector<bool> GgufSays::layers_with(const std::string& name) const {
+  std::vector<bool> out(static_cast<size_t>(std::clamp<int64_t>(needed("block_count"), 0, 4096)));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = tensor(str("blk.", i, ".", name)) != nullptr;
+  return out;
+}
+
+void GgufSettingsWriter::own(const std::string& name, GgufValue value) {
+  for (auto& [key, held] : all)
+    if (key == begin_ + name) return void(held = std::move(value));
+  all.emplace_back(begin_ + name, std::move(value));
+}
+
+void GgufSettingsWriter::flags(const std::string& name, const std::vector<bool>& values) {
+  own(name, GgufValue::list(GgufKind::Bool, GgufValue::Integers(values.begin(), values.end())));
+}
+
+void GgufSettingsWriter::drop(const std::string& name) {
+  std::erase_if(all, [&](const auto& each) { return each.first == begin_ + name; });
+}
+
+bool GgufSettingsWriter::says(const std::string& name) const {
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.first == begin_ + name; });
+}
+
+void register_gguf(const std::string& model_type, const std::string& class_name, const GgufForm& form) {
+  if (!form.architecture.empty()) Registry<GgufFamily>::of().add(model_type, {model_type, class_name, form});
+}
+
+const GgufFamily& family_of_file(const GgufHeader& header) {
+  const std::string architecture = header.text("general.architecture");
+  require(!architecture.empty(), Fault::Model, header.where, ": 'general.architecture' is missing: no language model");
+  const GgufSays says(header, architecture);
+  const GgufFamily* usual = nullptr;
+  for (const auto& [name, family] : Registry<GgufFamily>::of().all()) {
+    if (family.form.architecture != architecture) continue;
+    if (family.form.claims && family.form.claims(says)) return family;
+    if (!family.form.claims && !usual) usual = &family;
+  }
+  if (usual) return *usual;
+  const auto known = gguf_architectures();
+  const auto near = nearest(architecture, known);
+  fail(Fault::Model, header.where, ": the architecture '", architecture.substr(0, 100), "' is not read from GGUF files",
+       near.empty() ? "" : "; nearest: " + join(near), "; these are: ", join(known),
+       ". Other models are read as HuggingFace folders");
+}
+
+const GgufFamily& family_of_model_type(const std::string& model_type, const std::string& where) {
+  if (const GgufFamily* family = Registry<GgufFamily>::of().find(model_type)) return *family;
+  fail(Fault::Model, where, ": models of type '", model_type,
+       "' are not written as GGUF; these are: ", join(names_of(&GgufFamily::model_type, nullptr)));
+}
+
+std::vector<std::string> gguf_architectures() { return names_of(nullptr, &GgufForm::architecture); }
+
+}  // namespace apus
