@@ -123,6 +123,8 @@ class Rules {
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
            " halves the heads of the whole model over whole rows: leave out ", kTokens);
     if (!c_.model) return;
+    refuse(c_.model->encoder, kTokens, " is not available for ", type(),
+           " models, encoders whose texts are short: use --deepspeed zero3");
     refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
            "another way");
@@ -160,6 +162,12 @@ class Rules {
 
   // In one process, too.
   void training() {
+    refuse(c_.model && c_.model->encoder && (words() || c_.algorithm->command != "sft"), c_.asked,
+           " is not available for ", c_.model ? type() : "",
+           " models, encoders which give no words: train them by apus sft --task_type embedding, reranker or seq_cls");
+    refuse(c_.model && c_.model->encoder && kind_.whole_rows, "--tuner_type ", c_.tuner,
+           " is of attention that looks back only, and ", c_.model ? type() : "",
+           " models are encoders: use --tuner_type lora");
     refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which draws answers with the adapter: use --tuner_type lora");
     refuse(!kind_.slices && c_.updates_early, "--update_in_backward true keeps no gradients, by which --tuner_type ",

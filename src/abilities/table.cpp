@@ -84,7 +84,9 @@ std::vector<Ability> family_abilities() {
   std::set<std::string> told;
   for (const std::string& name : preset_names()) {
     const ModelFacts facts = model_facts(preset_config(name));
-    if (told.insert(facts.type).second) ask(facts.type, "--model " + name, of_algorithm("sft", &facts), all);
+    if (!told.insert(facts.type).second) continue;
+    const std::string task = facts.encoder ? " --task_type embedding" : "";
+    ask(facts.type, "--model " + name + task, of_algorithm(facts.encoder ? "embedding" : "sft", &facts), all);
   }
   return all;
 }

@@ -119,7 +119,7 @@ Pairs pairs_of(const Batch& batch, const at::Device& device) {
 }  // namespace
 
 EmbeddingTraining::EmbeddingTraining(const EmbeddingOptions& options)
-    : o_(options), pooling_(options.pooling == "mean" ? Pooling::Mean : Pooling::Last) {}
+    : o_(options), pooling_(pooling_named(options.pooling.value_or("last"))) {}
 
 std::vector<Sample> EmbeddingTraining::encode(const Row& row, const Encoder& encoder) const {
   const std::vector<Json> right = documents_of(row, "positive");

@@ -78,7 +78,7 @@ std::vector<Sample> SeqCls::encode(const Row& row, const Encoder& encoder) const
   Json& messages = talk["messages"];
   if (messages.size() == 1 && messages[0]["role"] == "assistant") messages[0]["role"] = "user";  // a bare text
   Sample sample = encoder.encode_text(row, talk);
-  sample.columns = LabelReader(row, head_).read(problem_);
+  sample.columns.merge(LabelReader(row, head_).read(problem_));
   return {std::move(sample)};
 }
 

@@ -140,9 +140,9 @@ std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config
     names.push_back(name), params.push_back(&p);
   });
   for (const std::string& wanted : config.modules_to_save) {
-    const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& n) {
-      return LoraConfig{.modules_to_save = {wanted}}.saves(module_of(n));
-    });
+    // PEFT lists names that other models have, too.
+    const auto saved = [&](const auto& n) { return LoraConfig{.modules_to_save = {wanted}}.saves(module_of(n)); };
+    const bool found = !in_file.empty() || std::any_of(names.begin(), names.end(), saved);
     require(found, Fault::Usage, "--modules_to_save ", wanted,
             ": the model has no module of that name with parameters");
   }

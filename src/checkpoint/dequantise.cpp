@@ -11,6 +11,7 @@
 #include "checkpoint/side_files.h"
 #include "checkpoint/state.h"
 #include "checkpoint/weights.h"
+#include "models/spec/family.h"
 #include "models/spec/score_head.h"
 
 namespace apus {
@@ -22,7 +23,7 @@ bool is_quantised_checkpoint(const std::filesystem::path& dir) {
 DequantiseReport dequantise_checkpoint(const DequantiseSpec& spec) {
   const at::NoGradGuard no_grad;
   Json config = read_model_config(spec.base);
-  const auto model = make_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
+  const auto model = make_model(config, natural_head(config));
   const auto quantised = quantised_weights(config, {}, spec.base);
   FolderWriter folder(spec.output);
   DequantiseReport report;

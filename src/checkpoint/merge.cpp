@@ -35,7 +35,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kHead = "lm_head.weight";
-constexpr const char* kScore = "score.weight";  // a head of numbers, which only the adapter may have
 
 // A matrix that all of the family's files hold turned over.
 bool stands_turned(const std::vector<DiskForm>& forms, const std::string& name, const std::vector<int64_t>& shape) {
@@ -45,8 +44,13 @@ bool stands_turned(const std::vector<DiskForm>& forms, const std::string& name, 
 // One adapter's changes, by the base's tensor names.
 class Changes {
  public:
-  Changes(const MergePart& part, const TensorFolder& base, const std::vector<DiskForm>& forms)
-      : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)), forms_(forms) {
+  // `score`: the module of a head of numbers, which only the adapter may have.
+  Changes(const MergePart& part, const TensorFolder& base, const std::vector<DiskForm>& forms, std::string score)
+      : dir_(part.adapter),
+        weight_(part.weight),
+        config_(read_adapter_config(part.adapter)),
+        forms_(forms),
+        score_(std::move(score)) {
     require(config_.kind != "adapter", Fault::Usage, part.adapter.string(),
             " holds bottlenecks behind layers, which are no change of a weight and cannot be merged: use it as it is "
             "(--adapters)");
@@ -56,7 +60,7 @@ class Changes {
     file_->complete(config_);
     std::vector<std::string> strangers;
     for (const auto& [name, entry] : file_->entries()) {
-      const auto [target, what] = meaning(name, adapter_prefix(config_), base, forms);
+      const auto [target, what] = meaning(name, base);
       require(!target.empty() || what != "shift", Fault::Model, dir_.string(), ": the layer of ", name, kNoBias);
       const bool rows_of_tied = what == "rows" && !base.find(kHead);  // the head shares those of the table
       if (target.empty() || (rows_of_tied && target == kHead)) strangers.push_back(name);
@@ -73,8 +77,14 @@ class Changes {
   }
 
   bool has(const std::string& target) const { return parts_.count(target) > 0; }
-  // A head of numbers that it brings whole; undefined: none.
-  at::Tensor score() const { return has(kScore) ? file_->tensor(parts_.at(kScore).at("weight")) : at::Tensor(); }
+  // What it brings whole of a head of numbers, and the base has not: names.
+  std::vector<std::string> own_tensors(const TensorFolder& base) const {
+    std::vector<std::string> names;
+    for (const auto& [target, parts] : parts_)
+      if (parts.count("weight") && !base.find(target) && target != kHead) names.push_back(target);
+    return names;
+  }
+  at::Tensor own_tensor(const std::string& target) const { return file_->tensor(parts_.at(target).at("weight")); }
   // Does it change this one of two tied tensors, and not the other?
   bool parts_from_twin(const std::string& target) const { return has(target) && !parts_.at(target).count("rows"); }
   // weight * (merged - W) for the rows [first, first + count) of W, which come as f32.
@@ -127,8 +137,8 @@ class Changes {
   }
 
   // (base tensor, what the adapter's tensor is to it); an empty target when the base has no such tensor.
-  static std::pair<std::string, std::string> meaning(const std::string& name, const std::string& own,
-                                                     const TensorFolder& base, const std::vector<DiskForm>& forms) {
+  std::pair<std::string, std::string> meaning(const std::string& name, const TensorFolder& base) const {
+    const std::string own = adapter_prefix(config_);
     std::string rest = name;
     const std::string prefix = "base_model.model.";
     if (rest.rfind(prefix, 0) == 0) rest.erase(0, prefix.size());
@@ -150,12 +160,15 @@ class Changes {
     const std::string plain = without_base_layer(rest);
     if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
     rest = plain;
-    if (base.find(rest) || rest == kHead || rest == kScore) return {rest, what};
-    for (const DiskForm& form : forms)  // adapters follow the model's names, files keep older ones, or the other way
+    if (base.find(rest) || rest == kHead) return {rest, what};
+    for (const DiskForm& form : forms_)  // adapters follow the model's names, files keep older ones, or the other way
       for (const std::string& other : {form.disk_name(rest), form.own_name(rest)})
         if (base.find(other)) return {other, what};
     const std::string bare = bare_name(rest, rest.substr(0, rest.find('.')));
-    return {base.find(bare) ? bare : "", what};
+    if (base.find(bare)) return {bare, what};
+    const std::string root = score_.substr(0, score_.find('.'));
+    const bool of_head = what == "weight" && (rest.starts_with(root + ".") || config_.saves(module_of(rest)));
+    return {of_head ? rest : "", what};
   }
 
   // The changes themselves, of kinds other than LoRA, with the file's values.
@@ -219,6 +232,7 @@ class Changes {
   double weight_;
   LoraConfig config_;
   std::vector<DiskForm> forms_;
+  std::string score_;
   std::shared_ptr<AdapterFile> file_;
   std::map<std::string, std::unique_ptr<TrainedDelta>> deltas_;      // of kinds other than LoRA
   std::map<std::string, std::map<std::string, std::string>> parts_;  // base tensor -> what -> name in the file
@@ -271,11 +285,11 @@ std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& 
     return c.parts_from_twin(kHead) || c.parts_from_twin(embedding);
   });
   for (const Changes& c : changes)
-    if (const at::Tensor score = c.score(); score.defined() && !base.find(kScore)) {
+    for (const std::string& name : c.own_tensors(base)) {
       require(changes.size() == 1, Fault::Usage, "several adapters with heads of their own cannot be merged into one");
       const at::ScalarType type =
           spec.dtype.value_or(base.find(embedding) ? torch_type(base.find(embedding)->type) : at::kFloat);
-      all.push_back({{kScore, type, score.sizes().vec()}, ""});
+      all.push_back({{name, type, c.own_tensor(name).sizes().vec()}, ""});
     }
   untied = !base.find(kHead) && apart && base.find(embedding);
   if (untied) add(kHead, embedding);
@@ -302,7 +316,8 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   const std::vector<DiskForm> forms = disk_forms_of(parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
                                                                (spec.base / kModelConfigFile).string(), Fault::Model));
   std::vector<Changes> changes;
-  for (const MergePart& part : spec.parts) changes.emplace_back(part, base, forms);
+  const std::string score_name = score_head_name(base_config);
+  for (const MergePart& part : spec.parts) changes.emplace_back(part, base, forms, score_name);
   bool untied = false;
   const auto tensors = plan(base, changes, spec, untied);
 
@@ -311,11 +326,11 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   for (const Planned& t : tensors) written.push_back(t.tensor);
   ShardsWriter writer(folder.dir(), written, spec.max_shard);
   MergeReport report{.shards = writer.shards(), .bytes = writer.bytes()};
-  at::Tensor score;
+  int64_t labels = 0;  // of a head that the adapter brings
   for (const auto& [tensor, from] : tensors) {
     if (from.empty()) {  // the adapter's own
-      score = changes[0].score();
-      writer.add(tensor.name, score.to(tensor.type));
+      writer.add(tensor.name, changes[0].own_tensor(tensor.name).to(tensor.type));
+      if (tensor.name == score_name + ".weight") labels = tensor.shape[0];
       ++report.changed, spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
       continue;
     }
@@ -338,7 +353,7 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   if (untied) config["tie_word_embeddings"] = false;
   const fs::path run = (spec.parts.empty() ? spec.base : spec.parts[0].adapter) / kArgumentsFile;
   const Json arguments = fs::exists(run) ? parse_json(read_file(run, 16 << 20), run.string(), Fault::Model) : Json();
-  if (score.defined()) config = with_score_head(std::move(config), score_head(score.size(0), arguments));
+  if (labels > 0) config = with_score_head(std::move(config), score_head(labels, arguments));
   if (spec.dtype)
     config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
         float_type_name(*spec.dtype);
@@ -346,9 +361,12 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   copy_side_files(spec.base, folder.dir());
   // System prompt and template go with the model, and what it is for.
   if (!arguments.is_null()) write_file_atomic(folder.dir() / kArgumentsFile, read_file(run, 16 << 20));
-  if (arguments.is_object() && arguments.value("task_type", Json()) == "embedding")
-    write_vector_files(folder.dir(), {.mean = arguments.value("pooling", Json()) == "mean",
-                                      .width = config.value("hidden_size", int64_t{0})});
+  if (arguments.is_object() && arguments.value("task_type", Json()) == "embedding") {
+    VectorForm form = read_vector_files(spec.base).value_or(VectorForm());
+    form.pooling = pooling_named(arguments.value("pooling", "last"));
+    form.width = config.value("hidden_size", int64_t{0});
+    write_vector_files(folder.dir(), form);
+  }
   folder.commit();
   return report;
 }

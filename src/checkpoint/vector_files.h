@@ -5,13 +5,31 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include "models/spec/pooling_kind.h"
 
 namespace apus {
 
+// A layer that vectors go through behind the pooling: act(x W' + b), in a folder of its own.
+struct VectorLayer {
+  std::string folder;
+  int64_t in = 0, out = 0;
+  bool bias = true;
+  std::string act = "identity";  // or tanh, gelu, relu, silu
+};
+
 struct VectorForm {
-  bool mean = false;  // of all tokens; else the last one's
+  Pooling pooling = Pooling::Last;
+  std::vector<VectorLayer> layers = {};
+  bool normalised = true;  // to length one
   int64_t width = 0;
+  // What is put in front of texts, by name; and the one that is where nobody says it. "": none.
+  std::map<std::string, std::string> prompts = {};
+  std::string usual_prompt = "";
 };
 
 void write_vector_files(const std::filesystem::path& dir, const VectorForm& form);

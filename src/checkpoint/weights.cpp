@@ -236,6 +236,13 @@ bool guesses_ahead(const Model& model, const std::string& name) {
   return false;
 }
 
+// Of a head that an encoder was made with, and this task has not.
+bool is_other_head(const Model& model, const std::string& name) {
+  const EncoderForm* form = model.encoder();
+  return form && std::any_of(form->unread.begin(), form->unread.end(),
+                             [&](const std::string& beginning) { return name.starts_with(beginning); });
+}
+
 at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dtype, bool own) {
   at::Tensor t = disk;
   if (t.scalar_type() != dtype) t = t.to(dtype);
@@ -392,7 +399,11 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
   UnreadTensors unread;
   for (const auto& name : source.names()) {
     if (used.count(name) || is_harmless(name)) continue;
-    (is_speech(name) ? unread.speech : guesses_ahead(model, name) ? unread.ahead : problems.unexpected).push_back(name);
+    (is_speech(name)              ? unread.speech
+     : guesses_ahead(model, name) ? unread.ahead
+     : is_other_head(model, name) ? unread.heads
+                                  : problems.unexpected)
+        .push_back(name);
   }
   problems.raise_if_any();
   require(problems.unexpected.empty(), Fault::Model,
@@ -401,6 +412,9 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
   if (!unread.speech.empty())
     log_info("the checkpoint's ", unread.speech.size(),
              " tensors that make speech (talker and what follows it) are not read: this model answers in text");
+  if (!unread.heads.empty())
+    log_info("the checkpoint's ", unread.heads.size(), " tensors of heads for other tasks (", unread.heads.front(),
+             ", ...) are not read");
   if (!unread.ahead.empty())
     log_info("the checkpoint's ", unread.ahead.size(), " tensors of layers that guess tokens ahead (",
              unread.ahead.front(), ", ...) are not read: nothing is guessed by them");

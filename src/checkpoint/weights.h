@@ -42,10 +42,10 @@ Json read_model_config(const std::filesystem::path& dir);  // config.json, check
 // that exists there, else f32; `note` says so.
 at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::Device device, std::string* note);
 
-// Tensors of a checkpoint that no parameter is filled with, by name: of layers that guess tokens ahead, and of the
-// parts of a model that speak.
+// Tensors of a checkpoint that no parameter is filled with, by name: of layers that guess tokens ahead, of the parts of
+// a model that speak, and of an encoder's heads for other tasks.
 struct UnreadTensors {
-  std::vector<std::string> ahead, speech;
+  std::vector<std::string> ahead, speech, heads;
 };
 
 // Fills every parameter with this rank's part of it; of tensors that need no unpacking no more is read. Missing,

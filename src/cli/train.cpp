@@ -211,6 +211,7 @@ void TrainRun::resolve(OptionTable& v) {
   model.model = model_meant(model.model, v);
   for (std::string& dir : tuner.adapters) dir = adapter_meant(dir, v);
   model_as_given = model.model;
+  template_said = v.given("use_chat_template");
   model.resolve();
   prompt.resolve(v);
   folder.resolve(v);
@@ -306,11 +307,11 @@ void TrainRun::fetch() {
   const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
   const ModelFacts facts = model_facts(config);
   require_possible(combination(ranks(), &facts));
+  if (facts.encoder) read_plain_texts();
   if (mesh.pipeline_model_parallel_size > 1) stage_layers(facts.layers, mesh.stages(), facts.seen_layers);
   if (own.asks_checkpoint()) {
-    own.take_from(config);
-    const ScoreHead head = own.score_head();
-    for (Json* told : {&all, &exact}) (*told)["num_labels"] = head.labels, (*told)["problem_type"] = head.problem_type;
+    const Json taken = own.take_from(config, model.model);
+    for (Json* told : {&all, &exact}) told->update(taken);
   }
   if (own.knows_reference() && !own.uses_reference()) reference.forget_unused();
   if (reference.ref_model) {
@@ -322,6 +323,14 @@ void TrainRun::fetch() {
       *other.folder = model.fetched_model(*other.folder, true, other.flag);
       require_same_tokenizer(model.model, *other.folder, other.flag);
     }
+}
+
+// An encoder's rows are texts, which its tokenizer marks.
+void TrainRun::read_plain_texts() {
+  require(!template_said || !prompt.use_chat_template, Fault::Usage, "--use_chat_template true: ", model.model,
+          " is an encoder, which reads plain texts; leave it out");
+  prompt.encoder = true, prompt.use_chat_template = false;
+  all["use_chat_template"] = false;
 }
 
 void TrainRun::check_update_in_backward(int64_t ranks) const {

@@ -55,12 +55,14 @@ struct TrainRun {
   Json all;                    // every option and its value, for args.json
   Json exact, noted;           // those that a resumed run must find unchanged, and those whose change it says
   std::string config_file;     // copied beside args.json
+  bool template_said = false;  // --use_chat_template was given
   bool begins_anew = false;    // --resume_from_checkpoint auto has found nothing to go on from
 
   double lr() const { return optimisation.learning_rate.value_or(tuner.lora() ? 1e-4 : 1e-5); }
   int64_t ranks() const;  // processes of the run
   // What goes together is asked of this (abilities/combination.h); `facts`: the model, once it is here.
   Combination combination(int64_t ranks, const ModelFacts* facts = nullptr) const;
+  void read_plain_texts();
   void check_update_in_backward(int64_t ranks) const;
   void check_mesh(int64_t ranks) const;       // its numbers
   std::filesystem::path output_root() const;  // under which run folders are made

@@ -29,6 +29,8 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
   if (const auto* dense = std::get_if<DenseSpec>(&wanted))
     return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn,
                                  Mlp::Spec{.bias = dense->bias,
+                                           .down_bias = dense->down_bias,
+                                           .gate_last = dense->gate_last,
                                            .act = spec.act,
                                            .kind = dense->kind,
                                            .names = dense->names,
@@ -99,6 +101,7 @@ Norm* DecoderLayer::norm(const std::string& name, const DecoderSpec& spec) {
 
 DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     : parallel_(spec.parallel),
+      norms_sums_(spec.norms.of_sums),
       branch_scale_(spec.branch_scale),
       before_attention_(norm(spec.norms_in(index).before_attention, spec)),
       mixers_(make_mixers(spec, index)),
@@ -120,6 +123,11 @@ at::Tensor DecoderLayer::mixed(const at::Tensor& x_TD, const Step& s) const {
   return y_TD;
 }
 
+at::Tensor DecoderLayer::with_norms_of_sums(const at::Tensor& x_TD, const Step& s) const {
+  const at::Tensor read_TD = (*after_attention_)(x_TD + mixed(x_TD, s));
+  return (*after_feed_forward_)(read_TD + (*feed_forward_)(read_TD, s));
+}
+
 at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s) const {
   const auto& [behind_mixer, behind_feed_forward] = *sums_;
   const at::Tensor read_TD = (*before_attention_)(x_TD);
@@ -129,6 +137,7 @@ at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s)
 }
 
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
+  if (norms_sums_) return with_norms_of_sums(x_TD, s);
   if (sums_) return with_normed_sums(x_TD, s);
   const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
   const auto fed = [&](const at::Tensor& sum_TD, const at::Tensor& read_TD) {
@@ -180,17 +189,17 @@ struct Decoder::Backbone : Module {
         embedding_norm(spec.embedding_norm.empty() ? nullptr
                                                    : &child<Norm>(spec.embedding_norm, spec.shape.hidden, spec.norm)),
         layers(child<Layers>(spec.layers_name, spec)),
-        norm(child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {}
+        norm(spec.final_norm.empty() ? nullptr : &child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {}
   Embedding& embed;
   PositionRows* positions;  // null where positions are told in attention
   Norm* embedding_norm;
   Layers& layers;
-  Norm& norm;
+  Norm* norm;  // of the last states; null where the last layer's are normed
 };
 
 namespace {
 Linear::Spec head_spec(const DecoderSpec& spec) {
-  if (spec.head == Head::Scalar) return {.in = spec.shape.hidden, .out = spec.labels};
+  if (spec.head == Head::Scalar) return {.in = spec.shape.hidden, .out = spec.labels, .bias = spec.encoder.has_value()};
   return {.in = spec.shape.hidden, .out = spec.shape.vocab, .bias = spec.head_bias, .split = Split::Out};
 }
 }  // namespace
@@ -258,6 +267,7 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
     const auto& share = training_of(s).tokens;
     x_TD = x_TD + (*rows_of)(share ? share->narrowed(s.position) : s.position, x_TD.options());
   }
+  x_TD = with_types(std::move(x_TD), in, s);
   return backbone_.embedding_norm ? (*backbone_.embedding_norm)(x_TD) : x_TD;
 }
 
@@ -270,7 +280,7 @@ at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
   return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s);
 }
-at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
+at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm ? (*backbone_.norm)(x_TD) : x_TD; }
 // The number that logits are multiplied by is put on the hidden state: the product with the vocabulary is linear.
 at::Tensor Decoder::before_head(const at::Tensor& normed_TD) const {
   return spec_.logit_scale == 1 ? normed_TD : normed_TD * spec_.logit_scale;

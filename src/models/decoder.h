@@ -25,8 +25,9 @@ class DecoderLayer : public Module {
   Norm* norm(const std::string& name, const DecoderSpec& spec);
   std::vector<Mixer*> make_mixers(const DecoderSpec& spec, int64_t index);
   at::Tensor mixed(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_norms_of_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_normed_sums(const at::Tensor& x_TD, const Step& s) const;
-  const bool parallel_;
+  const bool parallel_, norms_sums_;
   const double branch_scale_;
   // Of the mixer and of the feed-forward.
   std::optional<std::pair<NormedSums::Sum, NormedSums::Sum>> sums_;
@@ -63,10 +64,15 @@ class Decoder : public Model {
     return spec_.backbone + "." + spec_.layers_name + "." + std::to_string(i);
   }
   std::string norm_name() const override { return spec_.backbone + "." + spec_.final_norm; }
-  std::string head_name() const override { return spec_.head == Head::Scalar ? "score" : spec_.head_name; }
+  std::string head_name() const override {
+    if (spec_.head != Head::Scalar) return spec_.head_name;
+    return spec_.encoder ? spec_.encoder->head.out : "score";
+  }
 
  protected:
   const DecoderSpec& spec() const { return spec_; }
+  // The embedding with what else is added to it before its norm.
+  virtual at::Tensor with_types(at::Tensor x_TD, const Inputs& /*in*/, const Step& /*s*/) const { return x_TD; }
 
  private:
   struct Backbone;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "models/encoder_model.h"
 #include "models/model.h"
 #include "models/seeing_decoder.h"
 #include "models/spec/family.h"
@@ -8,8 +9,13 @@ namespace apus {
 std::unique_ptr<Model> make_model(const Json& config, Head head) {
   DecoderSpec spec = describe_model(config, head);
   mention_own_code(Config(config));
-  std::unique_ptr<Model> model =
-      spec.seeing ? std::make_unique<SeeingDecoder>(std::move(spec)) : std::make_unique<Decoder>(std::move(spec));
+  std::unique_ptr<Model> model;
+  if (spec.encoder)
+    model = std::make_unique<EncoderModel>(std::move(spec));
+  else if (spec.seeing)
+    model = std::make_unique<SeeingDecoder>(std::move(spec));
+  else
+    model = std::make_unique<Decoder>(std::move(spec));
   model->set_disk_form(model->disk_forms().front());
   return model;
 }

@@ -40,6 +40,20 @@ at::Tensor Model::forward(const Inputs& in, Step& s) const {
   return run_layers(*this, in, s, *runner());
 }
 
+std::vector<std::string> Model::end_names() const {
+  std::vector<std::string> names = {norm_name(), head_name()};
+  if (const EncoderForm* form = encoder())
+    for (const std::string& name : {form->head.dense, form->head.norm})
+      if (!name.empty()) names.push_back(name);
+  return names;
+}
+
+bool Model::is_of_head(const std::string& parameter) const {
+  for (const std::string& name : end_names())
+    if (name != norm_name() && parameter.starts_with(name + ".")) return true;
+  return false;
+}
+
 std::shared_ptr<LayerRunner> Model::runner() const { return runner_ ? runner_ : std::make_shared<LayerRunner>(); }
 
 at::Device Model::device_of(const std::string& name) const {

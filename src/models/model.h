@@ -62,6 +62,8 @@ class Model : public Module {
   virtual void read_all_as(int64_t /*length*/) {}
 
   virtual Head head_kind() const { return Head::Vocab; }
+  // Of an encoder; null: it is none.
+  virtual const EncoderForm* encoder() const { return nullptr; }
   // The token that fills up texts in other programs; -1: there is none.
   virtual int64_t pad_id() const { return -1; }
 
@@ -72,6 +74,11 @@ class Model : public Module {
   virtual std::string layer_name(int64_t i) const { return backbone_name() + ".layers." + std::to_string(i); }
   virtual std::string norm_name() const { return backbone_name() + ".norm"; }
   virtual std::string head_name() const { return head_kind() == Head::Scalar ? "score" : "lm_head"; }
+
+  // The modules that work behind the last layer.
+  std::vector<std::string> end_names() const;
+  // Whether a parameter is of the head: a checkpoint without such a head lacks it.
+  bool is_of_head(const std::string& parameter) const;
 
   // Where each of them lies, when that is not one device for all. forward() then moves the tokens along, from the
   // embedding's device, where ids and step must be, to the head's, where its result is. To be said before loading.

@@ -2,9 +2,12 @@
 #include "models/pooling.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+
+#include <cmath>
 
 #include "ops/ops.h"
 
@@ -31,7 +34,37 @@ std::vector<int64_t> text_ends(const at::Tensor& id_T, const Step& s, int64_t pa
   return ends;
 }
 
+namespace {
+std::vector<int64_t> text_begins(const Step& s) {
+  std::vector<int64_t> begins;
+  int64_t begin = 0;
+  for (const int32_t length : s.length_q) begins.push_back(begin), begin += length;
+  return begins;
+}
+
+// Of one sequence, f32.
+at::Tensor pooled_text(const at::Tensor& x_LD, Pooling pooling) {
+  if (pooling == Pooling::Max) return x_LD.amax(0);
+  if (pooling == Pooling::Mean) return x_LD.mean(0);
+  if (pooling == Pooling::MeanSqrt) return x_LD.sum(0) / std::sqrt(static_cast<double>(x_LD.size(0)));
+  const at::Tensor weight_L = at::arange(1, x_LD.size(0) + 1, x_LD.options());
+  return (x_LD * weight_L.unsqueeze(1)).sum(0) / weight_L.sum();
+}
+}  // namespace
+
+at::Tensor pooled(const at::Tensor& normed_TD, const Step& s, Pooling pooling) {
+  if (pooling == Pooling::Last) return last_states(normed_TD, s);
+  const std::vector<int64_t> begins = text_begins(s);
+  if (pooling == Pooling::First) return states_at(normed_TD, begins);
+  std::vector<at::Tensor> texts;
+  for (size_t i = 0; i < begins.size(); ++i)
+    texts.push_back(pooled_text(normed_TD.narrow(0, begins[i], s.length_q[i]).to(at::kFloat), pooling));
+  return at::stack(texts);
+}
+
 at::Tensor text_scores(const Model& model, const at::Tensor& id_T, const at::Tensor& normed_TD, const Step& s) {
+  if (const EncoderForm* form = model.encoder())
+    return model.scores(pooled(normed_TD, s, form->head.reads).to(normed_TD.scalar_type()), s).to(at::kFloat);
   return model.scores(states_at(normed_TD, text_ends(id_T, s, model.pad_id())), s).to(at::kFloat);
 }
 
@@ -56,14 +89,7 @@ at::Tensor at_length_one(const at::Tensor& x_SD) {
 }
 
 at::Tensor text_vectors(const at::Tensor& normed_TD, const Step& s, Pooling pooling) {
-  if (pooling == Pooling::Last) return at_length_one(last_states(normed_TD, s));
-  std::vector<at::Tensor> means;
-  int64_t begin = 0;
-  for (const int32_t length : s.length_q) {
-    means.push_back(normed_TD.narrow(0, begin, length).to(at::kFloat).mean(0));
-    begin += length;
-  }
-  return at_length_one(at::stack(means));
+  return at_length_one(pooled(normed_TD, s, pooling));
 }
 
 }  // namespace apus

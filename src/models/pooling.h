@@ -23,9 +23,9 @@ at::Tensor last_states(const at::Tensor& normed_TD, const Step& s);
 // other tokens are not computed.
 at::Tensor token_lead(const Model& model, const at::Tensor& last_SD, const Step& s, int64_t token, int64_t other);
 
-enum class Pooling { Last, Mean };
-
-// The vector of each sequence, of length one, f32 [S, D].
+// One state of each sequence, [S, D]: a token's, or made of all in f32.
+at::Tensor pooled(const at::Tensor& normed_TD, const Step& s, Pooling pooling);
+// The same at length one, f32.
 at::Tensor text_vectors(const at::Tensor& normed_TD, const Step& s, Pooling pooling);
 at::Tensor at_length_one(const at::Tensor& x_SD);
 

@@ -5,8 +5,8 @@
 namespace apus {
 
 // What is applied to the gate, nearly always silu. Relu2: the square of relu. Xielu has two learnt numbers a layer
-// (nn/mlp.h).
-enum class Activation { Silu, Gelu, GeluTanh, Relu, Relu2, Xielu };
+// (nn/mlp.h). Tanh: of heads.
+enum class Activation { Silu, Gelu, GeluTanh, Relu, Relu2, Xielu, Tanh };
 
 // Gated: down_proj(act(gate_proj x) * up_proj x). FusedGate: the same, gate and up being one matrix, gate_up_proj.
 // Plain: c_proj(act(c_fc x)).

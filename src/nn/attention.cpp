@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "dist/mesh.h"
+#include "nn/distance.h"
 #include "nn/steady.h"
 #include "nn/token_groups.h"
 #include "nn/token_share.h"
@@ -109,9 +110,9 @@ std::vector<Linear*> Attention::projections() {
     return {&child<Linear>(s.form.fused_name, Linear::Spec{.in = s.hidden, .out = q + 2 * k, .bias = s.form.qkv_bias})};
   return {
       &child<Linear>(
-          "q_proj",
+          s.form.q_name,
           queries(s, {.in = s.hidden, .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out})),
-      &child<Linear>("k_proj", keys(s)), &child<Linear>("v_proj", keys(s, value_dim()))};
+      &child<Linear>(s.form.k_name, keys(s)), &child<Linear>(s.form.v_name, keys(s, value_dim()))};
 }
 
 Attention::Attention(Spec s)
@@ -221,7 +222,7 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
 ops::AttentionRule Attention::rule() const {
   const AttentionForm& form = spec_.form;
   return {.scale = form.scale > 0 ? form.scale : 1 / std::sqrt(static_cast<double>(spec_.head_dim)),
-          .mask = {.causal = true, .window = spec_.window},
+          .mask = {.causal = !form.both_ways, .window = form.both_ways ? -spec_.window : spec_.window},
           .softcap = form.softcap,
           .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
 }
@@ -244,6 +245,7 @@ at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const
 }
 
 at::Tensor Attention::attended(const Heads& now, const Step& s) const {
+  if (spec_.form.by_distance) return attention_by_distance(now.q_TNH, now.k_TKH, now.v_TKH, rule().scale, s);
   if (s.cache) {
     at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
     const int64_t more = now.k_TKH.size(2) - now.v_TKH.size(2);

@@ -24,6 +24,12 @@ struct AttentionForm {
   // One matrix makes queries, keys and values, by this name.
   Fused fused = Fused::No;
   const char *fused_name = "qkv_proj", *out_name = "o_proj";
+  // Or three do, by these.
+  const char *q_name = "q_proj", *k_name = "k_proj", *v_name = "v_proj";
+  // A token looks at those behind it too: an encoder's. A window is then as wide on both sides.
+  bool both_ways = false;
+  // A score gets a learnt number besides, by how far the key is before or behind the query (Step::distance_BN).
+  bool by_distance = false;
   QkNorm qk_norm = QkNorm::None;
   // Their names are q and k with this behind; EachHead: whether each head's weights are a tensor of their own.
   const char* qk_norm_ending = "_norm";
@@ -73,6 +79,9 @@ struct LatentForm {
 
 // A key says its position by so many further numbers, which the cache holds too, where there are slopes.
 inline constexpr int64_t kPositionNumbers = 8;
+
+// A score may depend on the distance of query and key by one of so many classes.
+inline constexpr int64_t kDistanceClasses = 32;
 
 // The name of the norm of queries ("q") or keys ("k") in checkpoints.
 inline std::string qk_norm_name(const AttentionForm& form, bool queries) {

@@ -32,6 +32,8 @@ struct Inputs {
   Media media;
   // Where the step holds parts of sequences: the tokens of each that has media, from its first on.
   std::vector<std::span<const int32_t>> text;
+  // Of each sequence that is two texts, where the second begins; 0: it is one. Empty: all are. For encoders.
+  std::vector<int32_t> second;
   // embed() leaves it for Model::behind_layer(). Null: there are no media.
   std::shared_ptr<LateFeatures> late;
 };

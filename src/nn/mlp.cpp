@@ -8,13 +8,13 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/where.h>
 
 #include "ops/ops.h"
 
 namespace apus {
 
-namespace {
 at::Tensor activated(Activation act, const at::Tensor& x) {
   switch (act) {
     case Activation::Gelu:
@@ -27,12 +27,13 @@ at::Tensor activated(Activation act, const at::Tensor& x) {
       return at::relu(x).square();
     case Activation::Xielu:
       fail(Fault::Model, "config.json: hidden_act 'xielu' is not known with gates");
+    case Activation::Tanh:
+      return at::tanh(x);
     case Activation::Silu:
       break;
   }
   return at::silu(x);
 }
-}  // namespace
 
 // Silu's is one fused operator; the others are rare and composed. gate may be a slice of a wider tensor, of which
 // libtorch's gradient of gelu makes nonsense on some processors.
@@ -72,7 +73,7 @@ Mlp::Mlp(int64_t hidden, int64_t ffn, Spec s)
     : spec_(s),
       gate_up_(inner(hidden, ffn)),
       down_(child<Linear>(named(s.kind, s.names).down,
-                          Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})) {
+                          Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias || s.down_bias, .split = Split::In})) {
   if (s.act == Activation::Xielu) xielu_ = &child<Xielu>("act_fn");
 }
 
@@ -84,6 +85,7 @@ at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   std::vector<at::Tensor> parts = gate_up_(x_TD, s);
   if (spec_.kind == FeedForwardKind::Plain) return down_(plain(parts[0]), s);
   if (spec_.kind == FeedForwardKind::FusedGate) parts = parts[0].chunk(2, -1);
+  if (spec_.gate_last) std::swap(parts[0], parts[1]);
   if (spec_.gate_scale != 1) parts[0] = parts[0] * spec_.gate_scale;
   const at::Tensor y_TD = down_(gated(spec_.act, parts[0], parts[1]), s);
   return spec_.out_scale == 1 ? y_TD : y_TD * spec_.out_scale;

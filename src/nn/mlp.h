@@ -7,6 +7,7 @@
 
 namespace apus {
 
+at::Tensor activated(Activation act, const at::Tensor& x);  // of those without learnt numbers
 at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF);  // act(gate) * up
 
 class FeedForward : public Module {
@@ -30,7 +31,8 @@ class Xielu : public Module {
 class Mlp : public FeedForward {
  public:
   struct Spec {
-    bool bias = false;
+    bool bias = false, down_bias = false;
+    bool gate_last = false;  // of FusedGate
     Activation act = Activation::Silu;
     FeedForwardKind kind = FeedForwardKind::Gated;
     FeedForwardNames names = {};

@@ -77,7 +77,8 @@ Step Step::without_adapters() const {
 
 Step moved(const Step& step, at::Device device) {
   Step there = step;
-  for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.seat})
+  for (at::Tensor* t :
+       {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.seat, &there.distance_BN})
     if (t->defined()) *t = t->to(device);
   for (Turn& turn : there.turns)
     turn = {turn.cos.to(device), turn.sin.to(device), turn.query_T.defined() ? turn.query_T.to(device) : at::Tensor()};

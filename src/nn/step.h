@@ -91,6 +91,8 @@ struct Step {
   Step without_adapters() const;
 
   std::shared_ptr<const TrainingStep> training;  // null in inference
+  // What scores get by the distance of query and key, of each class of distances: [classes, heads]. Undefined: nothing.
+  at::Tensor distance_BN;
   // Of each rotary setting that the model's layers use, filled once by Model::begin().
   std::vector<Turn> turns;
 };

@@ -16,6 +16,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
@@ -56,16 +57,16 @@ struct Sequence {
 
   Chunk chunk(int64_t begin, int64_t count, const at::TensorOptions& options) const {
     const int64_t first = offset() + begin, last = first + count - 1;
-    const int64_t low = mask.window > 0 ? std::clamp<int64_t>(first - mask.window + 1, 0, k) : 0;
-    const int64_t high = mask.causal ? std::clamp<int64_t>(last + 1, low, k) : k;
+    const int64_t width = std::abs(mask.window), reach = mask.causal ? 1 : mask.window < 0 ? width : 0;  // 0: all
+    const int64_t low = width > 0 ? std::clamp<int64_t>(first - width + 1, 0, k) : 0;
+    const int64_t high = reach > 0 ? std::clamp<int64_t>(last + reach, low, k) : k;
     Chunk c{begin, count, low, high - low, {}};
-    const bool cut_above = mask.causal && high - 1 > first, cut_below = mask.window > 0 && last - low >= mask.window;
+    const bool cut_above = reach > 0 && high - reach > first, cut_below = width > 0 && last - low >= width;
     if (c.keys == 0 || (!cut_above && !cut_below)) return c;
     const at::Tensor position = at::arange(first, last + 1, options).unsqueeze(1),
                      key = at::arange(low, high, options).unsqueeze(0);
-    if (cut_above) c.hidden = key > position;
-    if (cut_below)
-      c.hidden = c.hidden.defined() ? c.hidden | (position - key >= mask.window) : position - key >= mask.window;
+    if (cut_above) c.hidden = key - position >= reach;
+    if (cut_below) c.hidden = c.hidden.defined() ? c.hidden | (position - key >= width) : position - key >= width;
     return c;
   }
 

@@ -32,7 +32,8 @@ at::Tensor swiglu(const at::Tensor& gate_TF, const at::Tensor& up_TF);
 // What an attention call may look at. Query i of a sequence with q queries and k keys stands at position k - q + i.
 struct Mask {
   bool causal = true;
-  // > 0: sees keys j with position - window < j (with causal: j <= position).
+  // > 0: sees keys j with position - window < j (with causal: j <= position). < 0, without causal: those nearer than
+  // -window on either side.
   int64_t window = 0;
 };
 

@@ -151,8 +151,8 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
   std::map<std::string, size_t> unit_of_layer;
   for (size_t i = 0; i < layers; ++i) unit_of_layer[model.layer_name(static_cast<int64_t>(i)) + "."] = i + 1;
   const auto unit_of = [&](const std::string& name) -> size_t {
-    for (const std::string& last : {model.norm_name() + ".", model.head_name() + "."})
-      if (name.starts_with(last)) return layers + 1;
+    for (const std::string& last : model.end_names())
+      if (name.starts_with(last + ".")) return layers + 1;
     auto after = unit_of_layer.upper_bound(name);
     if (after != unit_of_layer.begin() && name.starts_with((--after)->first)) return after->second;
     return 0;

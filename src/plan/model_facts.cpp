@@ -26,14 +26,15 @@ class Listing {
       plain(str(in, table->name, ".weight"), {shape_.max_positions + table->before, hidden_});
     if (!spec_.embedding_norm.empty()) norm(in + spec_.embedding_norm, hidden_);
     for (int64_t i = 0; i < shape_.layers; ++i) layer(str(in, spec_.layers_name, ".", i), i);
-    norm(str(spec_.backbone, ".", spec_.final_norm), hidden_);
+    if (!spec_.final_norm.empty()) norm(in + spec_.final_norm, hidden_);
     if (spec_.head == Head::Scalar)
-      linear("score", hidden_, spec_.labels, false);
+      linear(spec_.encoder ? spec_.encoder->head.out : "score", hidden_, spec_.labels, spec_.encoder.has_value());
     else if (spec_.head == Head::Vocab && !spec_.tied)
       linear(spec_.head_name, hidden_, shape_.vocab, spec_.head_bias);
     else if (spec_.head == Head::Vocab && spec_.head_bias)
       plain(spec_.head_name + ".bias", {shape_.vocab});
     if (spec_.seeing) towers(parts_of(*spec_.seeing));
+    if (spec_.encoder) encoder(*spec_.encoder);
   }
 
  private:
@@ -45,6 +46,14 @@ class Listing {
   void norm(const std::string& name, int64_t size) {
     if (has_weight(spec_.norm.kind)) plain(name + ".weight", {size});
     if (has_bias(spec_.norm.kind)) plain(name + ".bias", {size});
+  }
+  void encoder(const EncoderForm& form) {
+    const std::string in = spec_.backbone + ".";
+    if (form.types > 0) plain(str(in, form.types_name, ".weight"), {form.types, hidden_});
+    if (spec_.attention.by_distance) plain(str(in, form.distances_name, ".weight"), {kDistanceClasses, shape_.heads});
+    if (spec_.head != Head::Scalar || form.head.dense.empty()) return;
+    linear(form.head.dense, hidden_, hidden_, form.head.dense_bias);
+    if (!form.head.norm.empty()) norm(form.head.norm, hidden_);
   }
   void towers(const std::vector<TowerPart>& parts) {
     const size_t first = params_.size();
@@ -88,9 +97,9 @@ class Listing {
     if (form.fused != Fused::No) {
       linear(str(name, ".", form.fused_name), hidden_, q + 2 * k, form.qkv_bias);
     } else {
-      linear(name + ".q_proj", hidden_, form.gated ? 2 * q : q, form.qkv_bias);
-      linear(name + ".k_proj", hidden_, k, form.qkv_bias);
-      linear(name + ".v_proj", hidden_, heads.kv_heads * value, form.qkv_bias);
+      linear(str(name, ".", form.q_name), hidden_, form.gated ? 2 * q : q, form.qkv_bias);
+      linear(str(name, ".", form.k_name), hidden_, k, form.qkv_bias);
+      linear(str(name, ".", form.v_name), hidden_, heads.kv_heads * value, form.qkv_bias);
     }
     linear(str(name, ".", form.out_name), heads.heads * value, hidden_, form.out_bias);
     if (form.gate_name) linear(str(name, ".", form.gate_name), hidden_, form.gates_heads ? heads.heads : q, false);
@@ -210,7 +219,7 @@ class Listing {
     const int64_t up = dense.kind == FeedForwardKind::FusedGate ? 2 * dense.ffn : dense.ffn;
     if (dense.kind == FeedForwardKind::Gated) linear(str(name, ".", names.gate), hidden_, dense.ffn, dense.bias);
     linear(str(name, ".", names.up), hidden_, up, dense.bias);
-    linear(str(name, ".", names.down), dense.ffn, hidden_, dense.bias);
+    linear(str(name, ".", names.down), dense.ffn, hidden_, dense.bias || dense.down_bias);
     if (spec_.act == Activation::Xielu) xielu(name + ".act_fn");
   }
   void xielu(const std::string& name) {
@@ -335,13 +344,14 @@ std::vector<std::string> ModelFacts::linear_modules() const {
 }
 
 ModelFacts model_facts(const Json& config) {
-  const DecoderSpec spec = describe_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
+  const DecoderSpec spec = describe_model(config, natural_head(config));
   const ModelShape& shape = spec.shape;
   const Config c(config);
   ModelFacts m;
   m.type = c.text("model_type", ""), m.dtype = weights_dtype(config);
   m.backbone = spec.backbone;
   m.embedding = str(spec.backbone, ".", spec.embed_name), m.layer = str(spec.backbone, ".", spec.layers_name, ".");
+  m.encoder = spec.encoder.has_value();
   m.seeing = spec.seeing, m.seen_layers = shape.seen_layers;
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;

@@ -49,6 +49,8 @@ struct ModelFacts {
   bool tied = false, qk_norm = false, sinks = false;
   // What of it cannot be cut (models/spec/cutting.h); empty: its matrices can be shared out.
   std::string uncut;
+  // It gives no words.
+  bool encoder = false;
   // The checkpoint's own matrices are held in codes.
   bool quantised = false;
   Activation act = Activation::Silu;

@@ -13,6 +13,7 @@
 #include "checkpoint/state.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
+#include "models/spec/family.h"
 #include "models/spec/score_head.h"
 #include "quant/format.h"
 #include "run/train_data.h"
@@ -112,7 +113,7 @@ int run_calibrated_export(const ExportOptions& o) {
   require(!config.contains("quantization_config"), Fault::Usage, "--model ", o.model,
           " is quantised already; give the unquantised checkpoint");
   const Stopwatch watch;
-  const auto model = make_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
+  const auto model = make_model(config, natural_head(config));
   load_weights(*model, TensorFolder(o.model), {.dtype = choose_dtype("", config, at::kCPU, nullptr)});
   const int64_t positions = model->shape().max_positions;
   const int64_t block = o.max_length.value_or(positions > 0 ? std::min(positions, kUsualBlock) : kUsualBlock);

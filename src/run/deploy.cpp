@@ -136,10 +136,12 @@ int run_deploy(const DeployOptions& o) {
                                                  : OpenedAdapter(o.served[0].folder, o.served[0].name);
     Inference in = open_inference(o, o, first, o, limits, o, o.quantise, &ranks);
     if (in.follower) return in.follower->run(), 0;
-    for (size_t i = 1; i < o.served.size(); ++i) in.engine->load_adapter(o.served[i].name, o.served[i].folder);
+    for (size_t i = 1; i < o.served.size(); ++i) in.answering()->load_adapter(o.served[i].name, o.served[i].folder);
     ServiceSpec service = service_spec(o, in);
     name_models(o, alone, service);
-    const auto watch = [&] { in.engine->require_whole(); };
+    const auto watch = [&] {
+      if (in.engine) in.engine->require_whole();
+    };
     return serve_model(o, std::move(service), watch);
   });
 }
@@ -166,7 +168,7 @@ ServedTask served_task(const DeployOptions& o, const Inference& in) {
   const ScoreHead head = score_head_of(in.loaded.config).value_or(ScoreHead{});
   task.problem_type = head.problem_type;
   for (int64_t i = 0; i < head.labels; ++i) task.labels.push_back(label_name(in.loaded.config, i));
-  task.pad = Config(in.loaded.config).integer("pad_token_id", -1);
+  if (!o.encoder) task.pad = Config(in.loaded.config).integer("pad_token_id", -1);
   return task;
 }
 
@@ -186,7 +188,7 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.aliases = {o.model};
   s.owned_by = o.owned_by;
   s.task = served_task(o, in);
-  s.engine = in.engine.get();
+  s.engine = in.answering();
   s.chat = in.chat.get();
   if (in.media) s.media = in.media->within(client_limits(o));
   s.media_rules = {.folder = o.allowed_media_dir, .most = o.max_media};

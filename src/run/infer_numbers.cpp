@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "checkpoint/vector_reader.h"
 #include "data/encode/row_media.h"
 #include "data/results/row_book.h"
 #include "data/rows/documents.h"
@@ -29,6 +30,7 @@ namespace {
 // A text as ids, with the media that some of them stand for.
 struct ReadText {
   std::vector<int32_t> ids;
+  int32_t second = 0;  // MarkedText::second
   std::vector<MediaItem> media;
 };
 
@@ -75,24 +77,28 @@ class TextReader {
   }
   ReadText text_of(const Json& talk, const Origin& origin, const Json& words = nullptr) const {
     Json messages = talk["messages"];
-    const auto ids = [&] {
+    const auto text = [&] {
       return chat_.text_ids({.messages = &messages,
                              .kwargs = words.is_null() ? nullptr : &words,
-                             .whole = messages.back()["role"] == "assistant"});
+                             .whole = messages.back()["role"] == "assistant",
+                             .second = talk.value(kSecondMessage, size_t{0})});
     };
     const bool seen = std::any_of(kMediaKinds.begin(), kMediaKinds.end(), [&](const MediaKind& kind) {
       return talk.contains(kind.column) && !talk[kind.column].empty();
     });
-    if (!seen) return {ids(), {}};
+    if (!seen) {
+      MarkedText read = text();
+      return {std::move(read.ids), read.second, {}};
+    }
     require(media_ != nullptr, Fault::Data, "the row has images, videos or sounds, and this model reads text only");
     const auto remark = [](const std::string& text) { log_warning(text); };
     const Row own{talk, origin};
     messages = with_media_tags(own, messages, remark);
     RowMedia prepared = media_->read(own, messages, remark);
     Sample sample;
-    sample.ids = ids(), sample.trained.assign(sample.ids.size(), 0);
+    sample.ids = text().ids, sample.trained.assign(sample.ids.size(), 0);
     place_media(sample, std::move(prepared), origin);
-    return {std::move(sample.ids), std::move(sample.media)};
+    return {std::move(sample.ids), 0, std::move(sample.media)};
   }
   const InferOptions& o_;
   const Chat& chat_;
@@ -124,6 +130,7 @@ class NumbersRun {
   const Chat chat_;
   const TextReader read_;
   const ScoreHead head_;
+  const VectorReader vectors_;  // of --task_type embedding
   int64_t yes_ = -1, no_ = -1;
   RowBook book_;
   std::vector<Flight> flights_;
@@ -139,6 +146,8 @@ NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
       chat_(o.model, tokenizer_, o),
       read_(o, chat_, open_media_reader(o.model, *tokenizer_, o.media)),
       head_(score_head_of(loaded_.config).value_or(ScoreHead{})),
+      vectors_(o.task_type == "embedding" ? VectorReader(o.model, o.vector_form(o.model), loaded_.device.device)
+                                          : VectorReader()),
       book_(book_spec(path)) {
   if (o.task_type == "generative_reranker")
     yes_ = token_of_word(*tokenizer_, o.words.yes), no_ = token_of_word(*tokenizer_, o.words.no);
@@ -182,10 +191,9 @@ bool NumbersRun::read_one() {
 std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T,
                                                        const Step& s) const {
   const Model& model = *loaded_.model;
-  at::Tensor out = o_.task_type == "embedding"
-                       ? text_vectors(hidden_TD, s, o_.pooling == "mean" ? Pooling::Mean : Pooling::Last)
-                   : yes_ >= 0 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
-                               : text_scores(model, id_T, hidden_TD, s);
+  at::Tensor out = o_.task_type == "embedding" ? vectors_(hidden_TD, s)
+                   : yes_ >= 0                 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
+                                               : text_scores(model, id_T, hidden_TD, s);
   out = out.to(at::kCPU).contiguous();
   std::vector<std::vector<float>> rows;
   for (int64_t i = 0; i < out.size(0); ++i) {
@@ -198,12 +206,14 @@ std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_
 void NumbersRun::compute() {
   std::vector<int32_t> lengths;
   std::vector<int64_t> ids;
+  std::vector<int32_t> second;
   Inputs::Media media;
   bool seen = false;
   for (const Flight& flight : flights_)
     for (const auto& text : flight.texts) {
       lengths.push_back(static_cast<int32_t>(text.ids.size()));
       ids.insert(ids.end(), text.ids.begin(), text.ids.end());
+      second.push_back(text.second);
       media.push_back(text.media);
       seen = seen || !text.media.empty();
     }
@@ -211,8 +221,9 @@ void NumbersRun::compute() {
   const at::Device device = loaded_.device.device;
   Step step = packed_step(lengths, device);
   const at::Tensor id_T = at::tensor(ids, at::kLong).to(device);
-  const auto numbers =
-      numbers_of(loaded_.model->forward(seen ? Inputs(id_T, std::move(media)) : Inputs(id_T), step), id_T, step);
+  Inputs inputs = seen ? Inputs(id_T, std::move(media)) : Inputs(id_T);
+  inputs.second = std::move(second);
+  const auto numbers = numbers_of(loaded_.model->forward(inputs, step), id_T, step);
   size_t next = 0;
   for (const Flight& flight : flights_) {
     const auto first = numbers.begin() + static_cast<long>(next);

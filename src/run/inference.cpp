@@ -15,11 +15,13 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter.h"
+#include "checkpoint/vector_reader.h"
 #include "checkpoint/weights.h"
 #include "cli/placement_rehearsal.h"
 #include "data/rows/media_refs.h"
 #include "device/failure.h"
 #include "models/pooling.h"
+#include "models/spec/family.h"
 #include "models/spec/score_head.h"
 #include "ops/quantised.h"
 #include "run/runner.h"
@@ -65,17 +67,12 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
   return spread_model(model, wish);
 }
 
-// Of a head of numbers that an adapter brings; 0: it brings none.
-int64_t labels_of_adapter(const std::string& adapter) {
+// Of a head of numbers that an adapter brings; 0: it brings none. `config`: of the model below it.
+int64_t labels_of_adapter(const Json& config, const std::string& adapter) {
   if (adapter.empty()) return 0;
   const TensorFolder file(adapter, "adapter_model");
-  const TensorEntry* score = file.find("base_model.model.score.weight");
+  const TensorEntry* score = file.find(str("base_model.model.", score_head_name(config), ".weight"));
   return score && score->shape.size() == 2 ? score->shape[0] : 0;
-}
-
-// Until the adapter, which brings it, is loaded.
-at::Tensor empty_score(const std::string& name, const std::vector<int64_t>& shape) {
-  return name == "score.weight" ? at::zeros(shape, at::kFloat) : at::Tensor();
 }
 
 // Weights and adapter into a model that is described, on the places it was told.
@@ -85,7 +82,11 @@ void fill(Model& model, const Json& config, const std::string& folder, LoadOptio
   const auto quantised =
       how.dtype == at::kBFloat16 ? held_weights(config, quantise, folder) : quantised_weights(config, quantise, folder);
   how.quantised = quantised.get();
-  if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter.folder) > 0) how.fresh = empty_score;
+  // Until the adapter, which brings it, is loaded.
+  if (model.head_kind() == Head::Scalar && labels_of_adapter(config, adapter.folder) > 0)
+    how.fresh = [&](const std::string& name, const std::vector<int64_t>& shape) {
+      return model.is_of_head(name) ? at::zeros(shape, at::kFloat) : at::Tensor();
+    };
   if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
   load_weights(model, source, how);
   const std::string name = adapter.name.empty() ? kGiven : adapter.name;
@@ -133,7 +134,7 @@ std::string problem_of_adapter(const std::string& adapter, int64_t labels) {
 Json model_config(const ModelOptions& o, const std::string& adapter) {
   Json config = read_model_config(o.model);
   if (o.model_type) config["model_type"] = *o.model_type;
-  if (const int64_t labels = has_score_head(o) ? labels_of_adapter(adapter) : 0; labels > 0)
+  if (const int64_t labels = has_score_head(o) ? labels_of_adapter(config, adapter) : 0; labels > 0)
     config = with_score_head(std::move(config), {labels, problem_of_adapter(adapter, labels)});
   return config;
 }
@@ -333,13 +334,40 @@ std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_
   };
 }
 
+namespace {
+// What the cache's engine can read off: nothing is needed of the states before the last one.
+bool is_last_state(const VectorForm& form) {
+  return form.pooling == Pooling::Last && form.layers.empty() && form.normalised;
+}
+
+void read_whole(Inference& in, const ModelOptions& model, const OpenedAdapter& adapter, const TaskOptions& task,
+                const EngineSpec& spec, const AnswerRanks* ranks) {
+  require(adapter.name.empty(), Fault::Usage, "--adapters ", adapter.name, "=", adapter.folder,
+          ": a model that reads texts as a whole is served with one adapter, which gets no name");
+  require(!in.loaded.spread && (!ranks || !ranks->shares_parts()), Fault::Usage,
+          "a model that reads texts as a whole lies on one device: leave out --device_map and "
+          "--tensor_model_parallel_size");
+  const int64_t positions = in.loaded.max_positions;
+  const int64_t longest = spec.max_model_len > 0 ? std::min(spec.max_model_len, positions) : positions;
+  NumbersEngine::Reading reading = [](const Model& m, const at::Tensor& id_T, const at::Tensor& normed_TD,
+                                      const Step& s) { return text_scores(m, id_T, normed_TD, s); };
+  if (model.task_type == "embedding")
+    reading = [vectors =
+                   std::make_shared<VectorReader>(model.model, task.vector_form(model.model), in.loaded.device.device)](
+                  const Model&, const at::Tensor&, const at::Tensor& normed_TD, const Step& s) {
+      return (*vectors)(normed_TD, s);
+    };
+  in.numbers = std::make_unique<NumbersEngine>(
+      *in.loaded.model, in.loaded.device.device,
+      NumbersEngine::Spec{
+          .max_model_len = longest, .max_step_tokens = spec.max_step_tokens, .max_waiting = spec.max_waiting},
+      std::move(reading));
+}
+}  // namespace
+
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const OpenedAdapter& adapter,
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task,
                          const quant::Wish& quantise, AnswerRanks* ranks) {
-  require(
-      model.task_type != "embedding" || task.pooling == "last", Fault::Usage,
-      "vectors that are the mean of all tokens (--pooling mean) are not served: the cache keeps no states of tokens "
-      "that were read before. apus infer makes them");
   Inference in;
   // Texts beside weights: a large vocabulary takes a tenth of a second.
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
@@ -348,6 +376,12 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   if (!in.generation.not_followed.empty())
     log_info("of generation_config.json these are not followed: ", join(in.generation.not_followed));
   EngineSpec spec = engine_spec(engine, model);
+  const bool whole =
+      prompt.encoder || (model.task_type == "embedding" && !is_last_state(task.vector_form(model.model)));
+  if (whole) {
+    read_whole(in, model, adapter, task, spec, ranks);
+    return in;
+  }
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions,
                 " positions that the checkpoint was made for");

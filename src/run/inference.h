@@ -15,6 +15,7 @@
 #include "engine/answer/generation_config.h"
 #include "engine/engine.h"
 #include "engine/follower.h"
+#include "engine/numbers_engine.h"
 #include "models/model.h"
 #include "parallel/spread.h"
 #include "quant/wish.h"
@@ -57,7 +58,10 @@ struct Inference {
   std::unique_ptr<Chat> chat;
   std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   std::vector<int32_t> stop_ids;
-  std::unique_ptr<Engine> engine;      // keeps the model
+  TextEngine* answering() const { return engine ? static_cast<TextEngine*>(engine.get()) : numbers.get(); }
+  std::unique_ptr<Engine> engine;  // keeps the model
+  // In its place where texts are read as a whole: of encoders, and of vectors that need more than a last state.
+  std::unique_ptr<NumbersEngine> numbers;
   std::unique_ptr<Follower> follower;  // in its place where another rank leads, with the model
 };
 // `task`: how numbers are read off, of a model that gives no words. `ranks` must outlive it.

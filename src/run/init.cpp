@@ -112,7 +112,7 @@ int run_init(const InitOptions& o) {
   const auto dtype = parse_float_type(type);
   require(dtype.has_value(), Fault::Usage, "--torch_dtype '", type, "' is not known; use float32, bfloat16 or float16");
   config[key] = float_type_name(*dtype);
-  const auto model = make_model(config);
+  const auto model = make_model(config, natural_head(config));
   const auto vocab = model->shape().vocab;
   if (!o.tokenizer.empty()) fit_to_tokenizer(config, o.tokenizer, vocab);
   if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;
@@ -128,7 +128,8 @@ int run_init(const InitOptions& o) {
   write_file_atomic(dir / "generation_config.json", generation.dump(2) + "\n");
 
   // Those that see are written under the model's own names.
-  const std::vector<DiskForm> forms = describe_model(config).seeing ? std::vector<DiskForm>() : disk_forms_of(config);
+  const std::vector<DiskForm> forms =
+      describe_model(config, natural_head(config)).seeing ? std::vector<DiskForm>() : disk_forms_of(config);
   const auto shapes = disk_shapes(*model, forms.empty() ? DiskForm() : forms.front());
   int64_t parameters = 0;
   for (const auto& t : shapes) {

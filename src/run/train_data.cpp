@@ -14,6 +14,7 @@
 #include "data/source/dataset_ref.h"
 #include "data/source/training_data.h"
 #include "models/spec/config_parts.h"
+#include "plan/model_facts.h"
 #include "run/rank_agreement.h"
 
 namespace apus {
@@ -32,9 +33,11 @@ int64_t model_limit(const char* name, const fs::path& model_dir) {
 EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, const fs::path& model_dir) {
   EncodeOptions e;
   // --max_length, else what the model can read.
-  const int64_t max_length = t.max_length ? *t.max_length : model_limit("max_position_embeddings", model_dir);
+  const int64_t own_length = t.encoder ? model_facts(read_model_config(model_dir)).positions
+                                       : model_limit("max_position_embeddings", model_dir);
+  const int64_t max_length = t.max_length.value_or(own_length);
   e.vocabulary = model_limit("vocab_size", model_dir);
-  e.use_chat_template = t.use_chat_template, e.system = t.system;
+  e.use_chat_template = t.use_chat_template, e.system = t.system, e.encoder = t.encoder;
   e.max_length = max_length, e.truncation = truncation_named(t.truncation_strategy);
   e.loss_scale = d.loss_scale, e.binary_loss_scale = d.is_binary_loss_scale;
   e.add_non_thinking_prefix = d.add_non_thinking_prefix, e.ignore_empty_think = !d.disable_ignore_empty_think,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/tuned_model.h"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
 #include <set>
 
 #include "base/files.h"
@@ -81,7 +84,11 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
     if (meant.empty()) meant.insert(word);
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
   }
-  if (model.head_kind() == Head::Scalar) c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
+  if (model.head_kind() == Head::Scalar) {
+    c.task_type = "SEQ_CLS";
+    const auto saved = model.encoder() ? model.encoder()->head.saved : std::vector<std::string>{model.head_name()};
+    c.modules_to_save.insert(c.modules_to_save.end(), saved.begin(), saved.end());
+  }
   if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
   o.tuner.kinds.describe(o.tuner.tuner_type, c);
   if (c.kind == "adapter")
@@ -114,13 +121,15 @@ void attach_adapter(TunedModel& out, const TrainRun& o) {
 
 using FreshValues = std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)>;
 
-// A new head: normal with the model's initializer_range, as HuggingFace begins one.
+// A new head: normal with the model's initializer_range, as HuggingFace begins one; biases are 0, norms' weights 1.
 FreshValues fresh_score(const Model& model, const Json& config, uint64_t seed) {
-  return [head = model.head_name() + ".weight", range = Config(config).number("initializer_range", 0.02), seed](
-             const std::string& name, const std::vector<int64_t>& shape) {
-    if (name != head) return at::Tensor();
+  return [&model, range = Config(config).number("initializer_range", 0.02), seed](const std::string& name,
+                                                                                  const std::vector<int64_t>& shape) {
+    if (!model.is_of_head(name)) return at::Tensor();
     log_info("the checkpoint has no ", name, ": a new head is trained");
-    return normal_noise(shape, 0, range, mix(seed, stream_named("score head"), 0));
+    if (shape.size() == 1) return name.ends_with(".bias") ? at::zeros(shape) : at::ones(shape);
+    const std::string stream = name == model.head_name() + ".weight" ? "score head" : name;
+    return normal_noise(shape, 0, range, mix(seed, stream_named(stream), 0));
   };
 }
 
@@ -160,6 +169,9 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
                 " is not applied: attention drops nothing while it is trained");
+  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob", "dropout"})
+    if (const double share = out.model->encoder() ? Config(config).number(key, 0) : 0; share > 0)
+      log_warning("config.json: ", key, " ", share, " is not applied: the model drops nothing while it is trained");
   if (const double share = Config(config).number("residual_dropout", 0); share > 0)
     fail(Fault::Model, out.base.string(), ": config.json says residual_dropout ", share,
          ", which is not applied here; to train without it, set it to 0 there");
@@ -191,8 +203,8 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
        .made_plain = !o.tuner.lora()});
   if (o.tuner.lora()) {
     attach_adapter(out, o);
-  } else if (head == Head::Vocab && !quantised) {  // whoever runs them elsewhere finds them again
-    for (auto* names : {&unread.ahead, &unread.speech})
+  } else if (head != Head::Scalar && !quantised) {  // whoever runs them elsewhere finds them again
+    for (auto* names : {&unread.ahead, &unread.speech, &unread.heads})
       out.carried.names.insert(out.carried.names.end(), names->begin(), names->end());
     if (!out.carried.names.empty()) out.carried.source = source;
   }
@@ -231,8 +243,10 @@ void TunedModel::save(const fs::path& dir, const TrainRun& o) const {
   saved[saved.contains("dtype") && !saved.contains("torch_dtype") ? "dtype" : "torch_dtype"] = float_type_name(dtype);
   write_file_atomic(dir / "config.json", saved.dump(2) + "\n");
   side_files.write(dir);
-  if (model->head_kind() == Head::None)
-    write_vector_files(dir, {.mean = o.all.value("pooling", "last") == "mean", .width = model->shape().hidden});
+  if (model->head_kind() != Head::None) return;
+  VectorForm form = read_vector_files(base).value_or(VectorForm());
+  form.pooling = pooling_named(o.all.value("pooling", "last")), form.width = model->shape().hidden;
+  write_vector_files(dir, form);
 }
 
 }  // namespace apus

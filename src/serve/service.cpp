@@ -38,6 +38,8 @@ Json with_text_arguments(Json messages) {
   return messages;
 }
 
+Json user_text(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
+
 bool has_calls(const Json& messages) {
   return std::any_of(messages.begin(), messages.end(), [](const Json& m) { return m.contains("tool_calls"); });
 }
@@ -375,12 +377,12 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
   return out;
 }
 
-EngineRequest Service::for_numbers(std::vector<int32_t> ids, const std::string& model, int priority,
-                                   const char* param) const {
+EngineRequest Service::for_numbers(MarkedText text, const std::string& model, int priority, const char* param) const {
   EngineRequest request;
+  std::vector<int32_t>& ids = text.ids;
   while (spec_.task.pad >= 0 && ids.size() > 1 && ids.back() == spec_.task.pad) ids.pop_back();
   check_room(ids, param, false);
-  request.prompt = std::move(ids);
+  request.prompt = std::move(ids), request.second = text.second;
   request.adapter = adapter_of(model);
   request.embedding = true;
   request.priority = priority;
@@ -392,16 +394,15 @@ std::vector<EngineRequest> Service::prepare(const EmbeddingCall& call) const {
   check_queue(call.inputs.size());
   std::vector<EngineRequest> out;
   for (const auto& input : call.inputs) {
-    std::vector<int32_t> ids = input.ids;
-    if (input.is_text)
-      ids = spec_.task.talks() ? encode(input.text, true, "input")
-                               : text_ids(Json::array({{{"role", "user"}, {"content", input.text}}}), nullptr, "input");
-    out.push_back(for_numbers(std::move(ids), call.model, call.priority, "input"));
+    MarkedText text{input.ids};
+    if (input.is_text && spec_.task.talks()) text.ids = encode(input.text, true, "input");
+    if (input.is_text && !spec_.task.talks()) text = text_ids(user_text(input.text), nullptr, "input");
+    out.push_back(for_numbers(std::move(text), call.model, call.priority, "input"));
   }
   return out;
 }
 
-std::vector<int32_t> Service::text_ids(const Json& messages, const Json& words, const char* param) const {
+MarkedText Service::text_ids(const Json& messages, const Json& words, const char* param) const {
   const bool whole = messages.back().value("role", "") == "assistant";
   if (!spec_.chat->spec().use_chat_template) {
     encode(joined_texts(messages), false, param);  // refuses what is far too long
@@ -411,7 +412,7 @@ std::vector<int32_t> Service::text_ids(const Json& messages, const Json& words, 
   call.messages = messages;
   if (words.is_object()) call.kwargs = words;
   call.add_generation_prompt = !whole;
-  return chat_prompt(call).ids;
+  return {chat_prompt(call).ids};
 }
 
 std::vector<EngineRequest> Service::prepare(const TextsCall& call) const {
@@ -420,15 +421,13 @@ std::vector<EngineRequest> Service::prepare(const TextsCall& call) const {
   if (!call.messages.is_null())
     return {for_numbers(text_ids(call.messages, nullptr, "messages"), call.model, call.priority, "messages")};
   for (const auto& input : call.inputs) {
-    auto ids = input.is_text ? text_ids(Json::array({{{"role", "user"}, {"content", input.text}}}), nullptr, "input")
-                             : input.ids;
-    out.push_back(for_numbers(std::move(ids), call.model, call.priority, "input"));
+    MarkedText text = input.is_text ? text_ids(user_text(input.text), nullptr, "input") : MarkedText{input.ids};
+    out.push_back(for_numbers(std::move(text), call.model, call.priority, "input"));
   }
   return out;
 }
 
-std::vector<int32_t> Service::pair_ids(const PairsCall& call, const std::string& first,
-                                       const std::string& second) const {
+MarkedText Service::pair_ids(const PairsCall& call, const std::string& first, const std::string& second) const {
   const ServedTask& task = spec_.task;
   if (task.name == "generative_reranker")
     return text_ids(rerank_messages(first, second, call.instruction, task.words), no_thoughts(), "documents");
@@ -441,8 +440,8 @@ std::vector<int32_t> Service::pair_ids(const PairsCall& call, const std::string&
 std::vector<EngineRequest> Service::prepare(const PairsCall& call) const {
   check_queue(call.first.size() + call.second.size());
   std::vector<EngineRequest> out;
-  const auto add = [&](std::vector<int32_t> ids, const char* param) {
-    out.push_back(for_numbers(std::move(ids), call.model, call.priority, param));
+  const auto add = [&](MarkedText text, const char* param) {
+    out.push_back(for_numbers(std::move(text), call.model, call.priority, param));
   };
   if (spec_.task.ranks()) {
     for (size_t i = 0; i < call.second.size(); ++i)

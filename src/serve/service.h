@@ -93,9 +93,9 @@ class Service {
   Prompt chat_prompt(const ChatCall& call) const;
   // The images, videos and sounds of a call, put into its messages.
   RowMedia read_media(ChatCall& call) const;
-  std::vector<int32_t> text_ids(const Json& messages, const Json& words, const char* param) const;
-  std::vector<int32_t> pair_ids(const PairsCall& call, const std::string& first, const std::string& second) const;
-  EngineRequest for_numbers(std::vector<int32_t> ids, const std::string& model, int priority, const char* param) const;
+  MarkedText text_ids(const Json& messages, const Json& words, const char* param) const;
+  MarkedText pair_ids(const PairsCall& call, const std::string& first, const std::string& second) const;
+  EngineRequest for_numbers(MarkedText text, const std::string& model, int priority, const char* param) const;
   std::string render(const ChatCall& call) const;
   Json template_words(const ChatCall& call) const;
   std::string adapter_of(const std::string& model) const;  // empty: the model itself

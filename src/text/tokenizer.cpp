@@ -134,13 +134,21 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special, 
   require(text.size() < kMaxText, Fault::Data, "a text of ", text.size(), " bytes; at most ", kMaxText - 1,
           " can be tokenised at once");
   Encoding encoding(*parts_, split_special, false);
-  if (add_special) encoding.ids = parts_->before;
+  if (add_special) encoding.ids = parts_->marks.before;
   if (unicode::valid_prefix(text) == text.size())
     encoding.run(text);
   else
     encoding.run(unicode::lossy(text));
-  if (add_special) encoding.ids.insert(encoding.ids.end(), parts_->after.begin(), parts_->after.end());
+  const std::vector<int32_t>& after = parts_->marks.after;
+  if (add_special) encoding.ids.insert(encoding.ids.end(), after.begin(), after.end());
   return std::move(encoding.ids);
+}
+
+const Tokenizer::Marks& Tokenizer::marks(bool pair) const {
+  if (!pair) return parts_->marks;
+  require(parts_->of_pair.has_value(), Fault::Model,
+          "tokenizer.json does not say how two texts are joined (post_processor: pair)");
+  return *parts_->of_pair;
 }
 
 std::vector<Tokenizer::Piece> Tokenizer::encode_offsets(std::string_view text, bool add_special,
@@ -159,11 +167,11 @@ std::vector<Tokenizer::Piece> Tokenizer::encode_offsets(std::string_view text, b
   pieces.reserve(encoding.ids.size() + 2);
   const auto size = static_cast<uint32_t>(text.size());
   if (add_special)
-    for (const int32_t id : parts_->before) pieces.push_back({id, 0, 0});
+    for (const int32_t id : parts_->marks.before) pieces.push_back({id, 0, 0});
   for (size_t i = 0; i < encoding.ids.size(); ++i)
     pieces.push_back({encoding.ids[i], encoding.spans[i].begin, encoding.spans[i].end});
   if (add_special)
-    for (const int32_t id : parts_->after) pieces.push_back({id, size, size});
+    for (const int32_t id : parts_->marks.after) pieces.push_back({id, size, size});
   return pieces;
 }
 

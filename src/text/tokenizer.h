@@ -31,6 +31,13 @@ class Tokenizer {
   // `split_special`: the text of special tokens is plain text (for text that users wrote).
   std::vector<int32_t> encode(std::string_view text, bool add_special = false, bool split_special = false) const;
 
+  // What the post-processor puts around a text, or around and between two (Fault::Model where it knows no pairs).
+  struct Marks {
+    std::vector<int32_t> before, between, after;
+    bool apart = false;  // the model is told which tokens are the second text's
+  };
+  const Marks& marks(bool pair) const;
+
   // A token and the bytes of the input that it stands for. Tokens of one character that was cut cover all of that
   // character; tokens of the post-processor cover nothing ({n, n}).
   struct Piece {

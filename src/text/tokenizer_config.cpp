@@ -135,8 +135,8 @@ void apply_flags(TokenizerParts& parts, const JsonPart& config) {
     else if (!there)
       side.insert(front ? side.begin() : side.end(), *id);
   };
-  apply("add_bos_token", "bos_token", parts.before, true);
-  apply("add_eos_token", "eos_token", parts.after, false);
+  apply("add_bos_token", "bos_token", parts.marks.before, true);
+  apply("add_eos_token", "eos_token", parts.marks.after, false);
 }
 
 }  // namespace

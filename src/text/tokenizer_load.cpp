@@ -33,22 +33,34 @@ std::vector<int32_t> template_ids(const JsonPart& piece, const JsonPart& process
   return ids;
 }
 
-void read_template(const JsonPart& processor, TokenizerParts& parts) {
-  std::vector<int32_t> before, after;
-  bool text_seen = false;
-  for (const JsonPart& piece : processor.list("single")) {
+// The template of one text (A), or of two (A before B).
+Tokenizer::Marks read_template(const JsonPart& processor, const char* key) {
+  Tokenizer::Marks marks;
+  std::vector<std::vector<int32_t>*> sides = {&marks.after, &marks.before};
+  if (std::string(key) == "pair") sides = {&marks.after, &marks.between, &marks.before};
+  for (const JsonPart& piece : processor.list(key)) {
     if (piece.has("Sequence")) {
-      if (text_seen) piece.error("Sequence", "the text may stand only once in the template");
-      text_seen = true;
+      const JsonPart text = piece.part("Sequence");
+      if (sides.size() == 1) piece.error("Sequence", "a text may stand only once in the template");
+      sides.pop_back();
+      const std::string name = text.text("id", "A");
+      if (name == (sides.size() == 1 && std::string(key) == "pair" ? "A" : "B"))
+        piece.error("Sequence", str("the text ", name, " may not stand here"));
+      if (name == "B") marks.apart = text.integer("type_id", 0) > 0;
     } else {
       const auto ids = template_ids(piece.part("SpecialToken"), processor);
-      auto& side = text_seen ? after : before;
-      side.insert(side.end(), ids.begin(), ids.end());
+      sides.back()->insert(sides.back()->end(), ids.begin(), ids.end());
     }
   }
-  if (!text_seen) processor.error("single", "the text (Sequence A) is missing from the template");
-  parts.before.insert(parts.before.begin(), before.begin(), before.end());
-  parts.after.insert(parts.after.end(), after.begin(), after.end());
+  if (sides.size() > 1) processor.error(key, "a text (Sequence) is missing from the template");
+  return marks;
+}
+
+void read_templates(const JsonPart& processor, TokenizerParts& parts) {
+  const Tokenizer::Marks own = read_template(processor, "single");
+  parts.marks.before.insert(parts.marks.before.begin(), own.before.begin(), own.before.end());
+  parts.marks.after.insert(parts.marks.after.end(), own.after.begin(), own.after.end());
+  if (processor.has("pair") && !processor.json()["pair"].empty()) parts.of_pair = read_template(processor, "pair");
 }
 
 void read_post_processor(const JsonPart& part, TokenizerParts& parts) {
@@ -60,10 +72,14 @@ void read_post_processor(const JsonPart& part, TokenizerParts& parts) {
     return pair[1].get<int32_t>();
   };
   if (type == "TemplateProcessing") {
-    read_template(part, parts);
+    read_templates(part, parts);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-    parts.before.insert(parts.before.begin(), named("cls"));
-    parts.after.push_back(named("sep"));
+    const int32_t cls = named("cls"), sep = named("sep");
+    parts.marks.before.insert(parts.marks.before.begin(), cls);
+    parts.marks.after.push_back(sep);
+    const bool bert = type == "BertProcessing";
+    parts.of_pair = {
+        .before = {cls}, .between = std::vector<int32_t>(bert ? 1 : 2, sep), .after = {sep}, .apart = bert};
   } else if (type == "Sequence") {
     for (const JsonPart& step : part.list("processors")) read_post_processor(step, parts);
   } else if (type != "ByteLevel") {  // that one only trims offsets

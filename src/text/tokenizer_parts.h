@@ -15,6 +15,7 @@
 #include "text/pre_tokenizer.h"
 #include "text/token_decoder.h"
 #include "text/token_model.h"
+#include "text/tokenizer.h"
 
 namespace apus {
 
@@ -22,7 +23,8 @@ struct TokenizerParts {
   std::unique_ptr<const Normalizer> normalizer;  // may be null
   PreTokenizers pre_tokenizers;
   std::unique_ptr<const TokenModel> model;
-  std::vector<int32_t> before, after;           // what the post-processor puts around a text
+  Tokenizer::Marks marks;                       // what the post-processor puts around a text
+  std::optional<Tokenizer::Marks> of_pair;      // and around and between two
   std::unique_ptr<const TokenDecoder> decoder;  // null: tokens joined by spaces
   // Decoding joins the bytes of the tokens; what is not UTF-8 becomes U+FFFD.
   bool byte_decoder = false;

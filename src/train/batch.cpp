@@ -20,6 +20,18 @@ Batch Batch::to(at::Device device) const {
   return out;
 }
 
+Inputs Batch::inputs() const {
+  Inputs in(id_T, media);
+  const auto column = sequence_columns.find(kSecondText);
+  if (column == sequence_columns.end()) return in;
+  const at::Tensor second_S = column->second.to(at::kCPU);  // nan: one text
+  for (int64_t s = 0; s < second_S.numel(); ++s) {
+    const float second = second_S.data_ptr<float>()[s];
+    in.second.push_back(std::isnan(second) ? 0 : static_cast<int32_t>(second));
+  }
+  return in;
+}
+
 namespace {
 
 void add_columns(Batch& batch, const std::vector<Sample>& samples, int64_t tokens) {

@@ -35,7 +35,7 @@ struct Batch {
   // Where the beginnings of its sequences are computed once; null: they are computed as often as they stand there.
   std::shared_ptr<const SharedPrefixes> shared;
 
-  Inputs inputs() const { return Inputs(id_T, media); }
+  Inputs inputs() const;
 
   Batch to(at::Device device) const;
 };

@@ -30,8 +30,11 @@ bool decays(const std::string& parameter_name) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (contains(name, "bias") || contains(name, "layernorm") || contains(name, "rmsnorm")) return false;
   std::istringstream parts(name);
-  for (std::string part; std::getline(parts, part, '.');)
-    if (part == "norm" || (part.size() > 5 && part.compare(part.size() - 5, 5, "_norm") == 0)) return false;
+  for (std::string part; std::getline(parts, part, '.');) {
+    part.erase(part.find_last_not_of("0123456789") + 1);  // norm1
+    const bool norm = part == "norm" || part.ends_with("_norm");
+    if (norm || part.starts_with("ln_") || part.ends_with("_ln")) return false;
+  }
   return true;
 }
 

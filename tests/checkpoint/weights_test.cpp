@@ -16,6 +16,7 @@
 
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/shards.h"
+#include "models/spec/family.h"
 #include "models/spec/presets.h"
 #include "ops/quantised.h"
 #include "tests/fake_mesh.h"
@@ -339,7 +340,8 @@ TEST(Weights, UnknownModelNamesTheNearest) {
 
 TEST(Weights, EveryPresetMakesAModel) {
   for (const auto& name : preset_names()) {
-    const auto model = make_model(preset_config(name));
+    const Json config = preset_config(name);
+    const auto model = make_model(config, natural_head(config));
     EXPECT_GT(disk_shapes(*model).size(), 10u) << name;
   }
   EXPECT_THROW(preset_config("qwen2.5-0.6b"), Error);

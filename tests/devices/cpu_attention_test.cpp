@@ -52,7 +52,7 @@ struct AttentionWay {
 std::vector<AttentionWay> attention_ways() {
   std::vector<AttentionWay> ways;
   for (const int64_t h : {16, 64, 80})
-    for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}})
+    for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}, ops::Mask{false, -50}})
       ways.push_back({h, h, mask});
   const ops::Mask causal{true, 0}, sliding{true, 50};
   ways.insert(ways.end(), {{64, 64, causal, 2.0},

@@ -21,7 +21,7 @@ namespace {
 
 void expect_the_models_own(const Json& config, const std::string& name) {
   const ModelFacts facts = model_facts(config);
-  const auto model = make_model(config);
+  const auto model = make_model(config, natural_head(config));
   std::set<std::string> linear;  // an expert's matrix is a part of a stacked parameter, and not among the names below
   model->visit_modules([&](const std::string& module, Module& m) {
     if (dynamic_cast<Linear*>(&m)) linear.insert(module + ".weight");
@@ -233,7 +233,7 @@ TEST(Families, ThePlanIsTheModelsOwnForRandomConfigs) {
         ++models;
       } catch (const Error& e) {
         EXPECT_EQ(e.at.fault, Fault::Model) << e.what();
-        EXPECT_THROW(make_model(config), Error) << config.dump();
+        EXPECT_THROW(make_model(config, natural_head(config)), Error) << config.dump();
         EXPECT_THROW(model_facts(config), Error) << config.dump();
         ++errors;
       }
@@ -245,12 +245,13 @@ TEST(Families, ThePlanIsTheModelsOwnForRandomConfigs) {
 TEST(Families, EachCanBeTrained) {
   const at::Device device = golden::device();
   for (const Json& config : small_configs()) {
-    const auto model = make_model(config);
+    const auto model = make_model(config, natural_head(config));
     model->visit(
         [&](const std::string&, Param& p) { p.data = (at::randn(p.full) * 0.1).to(device).set_requires_grad(true); });
     Step step = packed_step({7, 5}, device);
     const at::Tensor ids = golden::ids_tensor({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, device);
-    model->head(model->forward(ids, step), step).pow(2).mean().backward();
+    const at::Tensor hidden_TD = model->forward(ids, step);
+    (model->encoder() ? hidden_TD : model->head(hidden_TD, step)).pow(2).mean().backward();
     model->visit([&](const std::string& name, Param& p) {
       if (p.statistic || !p.trainable) return;
       ASSERT_TRUE(p.data.grad().defined()) << config["model_type"] << " " << name;

@@ -49,7 +49,8 @@ TEST(Families, EachHasAShapeToStartFrom) {
     EXPECT_TRUE(names.insert(name).second) << name;
     const Json config = preset_config(name);
     types.insert(config.at("model_type").get<std::string>());
-    EXPECT_EQ(describe_model(config).shape.layers, text_settings(config).at("num_hidden_layers").get<int64_t>())
+    EXPECT_EQ(describe_model(config, natural_head(config)).shape.layers,
+              text_settings(config).at("num_hidden_layers").get<int64_t>())
         << name;
   }
   const auto known = known_models();

@@ -58,7 +58,8 @@ std::pair<at::Tensor, at::Tensor> dense(const at::Tensor& q, const at::Tensor& k
   at::Tensor seen = key >= -1;
   seen = seen.expand({n, m});
   if (mask.causal) seen = seen & (key <= position);
-  if (mask.window > 0) seen = seen & (key > position - mask.window);
+  if (mask.window != 0) seen = seen & (key > position - std::abs(mask.window));
+  if (mask.window < 0) seen = seen & (key < position - mask.window);
   const double none = -std::numeric_limits<double>::infinity();
   const at::Tensor s =
       bent.scores(at::matmul(q.transpose(0, 1), keys.transpose(1, 2)).mul(scale)).masked_fill(seen.logical_not(), none);
@@ -95,7 +96,7 @@ const std::vector<Shape> shapes{
     {{{4}, {2}}, 2, 2, 8},                     // the first queries stand before every key
     {{{37, 64}, {37, 64}}, 7, 1, 24},
 };
-const std::vector<Mask> masks{{true, 0}, {false, 0}, {true, 1}, {true, 4}, {false, 3}, {true, 1000}};
+const std::vector<Mask> masks{{true, 0}, {false, 0}, {true, 1}, {true, 4}, {false, 3}, {false, -3}, {true, 1000}};
 
 Fn op_of(const Lengths& l, double scale, Mask mask) {
   return [=](const Tensors& t) {

@@ -2,6 +2,8 @@
 #include "algos/options/embedding_options.h"
 
 #include "algos/options/environment.h"
+#include "checkpoint/vector_files.h"
+#include "models/spec/family.h"
 #include "train/options/algorithm_options.h"
 
 namespace apus {
@@ -24,9 +26,11 @@ void EmbeddingOptions::fields(OptionTable& v) {
       .common()
       .choices({"infonce", "cosine_similarity", "contrastive", "online_contrastive"})
       .noted();
-  v("pooling", pooling, "a text's vector: the hidden state of its last token, or the mean of all")
+  v("pooling", pooling,
+    "a text's vector: the hidden state of its last token, of its first (cls), or made of all: their mean, ...")
       .common()
-      .choices({"last", "mean"})
+      .choices(pooling_names())
+      .shown_default("what the checkpoint says; without a word of it mean for encoders, else last")
       .must_match()
       .restored("model");
   v("infonce_temperature", infonce.temperature, "similarities are divided by it (INFONCE_TEMPERATURE)")
@@ -59,6 +63,15 @@ void EmbeddingOptions::check() const {
   require(infonce.use_batch || !(infonce.mask_fake_negative || infonce.include_qq || infonce.include_dd), Fault::Usage,
           "--infonce_use_batch false compares a query with its own row's documents only: no "
           "--infonce_mask_fake_negative, --infonce_include_qq, --infonce_include_dd");
+}
+
+Json EmbeddingOptions::take_from(const Json& config, const std::string& folder) {
+  const auto form = read_vector_files(folder);
+  require(!form || form->layers.empty(), Fault::Model, folder,
+          ": its vectors go through a further layer (Dense of modules.json), which is not trained here; without "
+          "modules.json the model's own vectors are trained");
+  if (!pooling) pooling = pooling_name(form ? form->pooling : is_encoder(config) ? Pooling::Mean : Pooling::Last);
+  return {{"pooling", *pooling}};
 }
 
 namespace {

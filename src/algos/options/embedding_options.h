@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "base/options.h"
 
 namespace apus {
@@ -21,11 +22,13 @@ struct InfonceSettings {
 struct EmbeddingOptions {
   EmbeddingOptions();  // what the environment says
   std::string loss_type = "infonce";
-  std::string pooling = "last";  // last, mean
+  std::optional<std::string> pooling;  // absent: what the checkpoint says, once it is known
   InfonceSettings infonce;
   std::optional<int64_t> hard_negatives;
   void fields(OptionTable& v);
   void check() const;
+  // What was not given is what the checkpoint says; -> what that is.
+  Json take_from(const Json& config, const std::string& folder);
   bool of_pairs() const { return loss_type != "infonce"; }
 };
 

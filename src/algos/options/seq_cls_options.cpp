@@ -25,14 +25,14 @@ void SeqClsOptions::fields(OptionTable& v) {
            "--problem_type decides: cross-entropy, binary cross-entropy of each label, or squared error");
 }
 
-void SeqClsOptions::take_from(const Json& config) {
-  if (num_labels && problem_type) return;
+Json SeqClsOptions::take_from(const Json& config, const std::string& /*folder*/) {
   const std::optional<ScoreHead> head = score_head_of(config);
   if (head && !problem_type && (!num_labels || *num_labels == head->labels)) problem_type = head->problem_type;
   if (head && !num_labels) num_labels = head->labels;
   require(num_labels.has_value(), Fault::Usage,
           "--num_labels is needed: how many labels the rows have (1 for one number); the checkpoint is no classifier "
           "that would say it");
+  return {{"num_labels", *num_labels}, {"problem_type", score_head().problem_type}};
 }
 
 ScoreHead SeqClsOptions::score_head() const {

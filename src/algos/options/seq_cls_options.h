@@ -14,8 +14,8 @@ struct SeqClsOptions {
   std::optional<int64_t> num_labels;
   std::optional<std::string> problem_type;
   void fields(OptionTable& v);
-  // What was not given is what the checkpoint says, where it is a classifier already.
-  void take_from(const Json& config);
+  // What was not given is what the checkpoint says, where it is a classifier already; -> what that is.
+  Json take_from(const Json& config, const std::string& folder);
   ScoreHead score_head() const;
 };
 

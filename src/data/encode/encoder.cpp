@@ -9,6 +9,7 @@
 #include "data/encode/id_rows.h"
 #include "data/encode/row_media.h"
 #include "data/encode/text_pieces.h"
+#include "data/rows/documents.h"
 #include "data/rows/media_refs.h"
 #include "text/ended_text.h"
 #include "text/unicode.h"
@@ -176,20 +177,25 @@ Sample Encoder::encode_prompt(const Row& row) const {
   return sample;
 }
 
-std::vector<int32_t> Encoder::text_ids(const Row& row, const Json& messages, const Json& words) const {
-  if (!options_.use_chat_template) {
-    const std::string instruction =
-        options_.system && !options_.system->empty() && messages[0]["role"] != "system" ? *options_.system + " " : "";
-    return ended_text(*tokenizer_, instruction + joined_texts(messages));
+MarkedText Encoder::text_ids(const Row& row, const Json& messages, const Json& words, size_t second) const {
+  const bool instructed = options_.system && !options_.system->empty() && messages[0]["role"] != "system";
+  if (options_.encoder) {
+    const bool cuts = options_.truncation == Truncation::Left || options_.truncation == Truncation::Right;
+    Json talk = messages;
+    if (instructed) talk.insert(talk.begin(), Json{{"role", "system"}, {"content", *options_.system}});
+    return marked_talk(*tokenizer_, talk, second > 0 ? second + instructed : 0,
+                       {cuts ? options_.max_length : 0, options_.truncation == Truncation::Left});
   }
+  if (!options_.use_chat_template)
+    return {ended_text(*tokenizer_, (instructed ? *options_.system + " " : "") + joined_texts(messages))};
   const Json ready = template_messages(prepared(messages));
   Json kwargs = options_.chat_template_kwargs.is_object() ? options_.chat_template_kwargs : Json::object();
   if (words.is_object()) kwargs.update(words);
   if (row.value.contains("chat_template_kwargs")) kwargs.update(row.value["chat_template_kwargs"]);
   const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
   const bool asks = messages.back()["role"] != "assistant";
-  return tokenizer_->encode(
-      chat_->render({.messages = &ready, .tools = tools, .kwargs = &kwargs, .add_generation_prompt = asks}).text);
+  return {tokenizer_->encode(
+      chat_->render({.messages = &ready, .tools = tools, .kwargs = &kwargs, .add_generation_prompt = asks}).text)};
 }
 
 Sample Encoder::encode_text(const Row& row, const Json& talk, const Json& words, const std::string& key) const {
@@ -206,7 +212,9 @@ Sample Encoder::encode_text(const Row& row, const Json& talk, const Json& words,
   try {
     RowMedia media;
     if (seen) media = read_media({talk, row.origin}, messages);
-    sample.ids = text_ids(row, messages, words);
+    MarkedText text = text_ids(row, messages, words, talk.value(kSecondMessage, size_t{0}));
+    sample.ids = std::move(text.ids);
+    if (text.second > 0) sample.columns[kSecondText] = static_cast<float>(text.second);
     sample.trained.assign(sample.ids.size(), 0);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);
   } catch (const RowError&) {

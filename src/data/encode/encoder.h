@@ -15,6 +15,7 @@
 #include "data/rows/dialogue.h"
 #include "data/rows/row.h"
 #include "text/chat_template.h"
+#include "text/marked_text.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -30,6 +31,7 @@ struct RowMedium;  // data/encode/row_media.h
 
 struct EncodeOptions {
   bool use_chat_template = true;      // false: the bare text and an end token
+  bool encoder = false;               // the model is one (text/marked_text.h)
   std::optional<std::string> system;  // of rows without one
   int64_t max_length = 0;             // 0: no limit
   int64_t vocabulary = 0;             // the model's tokens are below this; 0: not known
@@ -84,7 +86,7 @@ class Encoder {
   Json prepared(const Json& messages) const;
   Dialogue dialogue_of(const Row& row, const Json& messages, const Json* tools) const;
   std::string prompt_text(const Row& row) const;
-  std::vector<int32_t> text_ids(const Row& row, const Json& messages, const Json& words) const;
+  MarkedText text_ids(const Row& row, const Json& messages, const Json& words, size_t second) const;
   // The whole text in stretches that count alike; `said`: by the assistant.
   struct Stretch {
     size_t begin, end;

@@ -12,6 +12,9 @@
 
 namespace apus {
 
+// A column of a sample that is two texts: where the second begins.
+inline constexpr const char* kSecondText = "second_text";
+
 struct Sample {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;  // per token: 1 where it is a label. The first is never one.

@@ -101,8 +101,11 @@ Json query_and_document(const Json& query, const Json& document) {
   const Json &asked = query["messages"], &said = document["messages"];
   Json out = has_system(said) ? without_system(asked) : asked;
   if (has_system(said)) out.insert(out.begin(), said[0]);
+  const size_t second = out.size();
   for (Json& message : without_system(said)) out.push_back(std::move(message));
-  return with_media_of(std::move(out), query, document);
+  Json talk = with_media_of(std::move(out), query, document);
+  talk[kSecondMessage] = second;
+  return talk;
 }
 
 std::string system_of(const Json& talk) {

@@ -19,6 +19,9 @@ std::vector<Json> documents_of(const Row& row, const std::string& which);
 // the first ones where there are more. The same for the same row.
 std::vector<Json> chosen_of(std::vector<Json> all, int64_t count, bool fill, const Row& row);
 
+// In a talk of both: the message that the document begins with.
+inline constexpr const char* kSecondMessage = "second_message";
+
 // A query and a document as one talk; a system message of the document's goes before the query's.
 Json query_and_document(const Json& query, const Json& document);
 // These messages with the media of both.

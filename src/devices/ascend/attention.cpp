@@ -45,7 +45,7 @@ Call plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const a
   std::vector<int64_t> ends_q = host_lengths(cu_q), ends_k = host_lengths(cu_k);
   const bool same = ends_q == ends_k;
   if (extent(ends_q).shortest == 0 || extent(ends_k).shortest == 0) return c;
-  if (window > 0 && (!causal || !same)) return c;
+  if (window != 0 && (!causal || !same)) return c;
   // A query before all keys sees nothing under a causal mask; the operator's answer for such a row is not 0.
   for (size_t s = 0; causal && s + 1 < ends_q.size(); ++s)
     if (ends_q[s + 1] - ends_q[s] > ends_k[s + 1] - ends_k[s]) return c;

@@ -34,7 +34,7 @@ bool takes(const at::Tensor& q, const at::Tensor& v, bool causal, int64_t window
            const OptionalTensor& sinks) {
   if (softcap > 0 || sinks.has_value()) return false;
   const bool half = q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16;
-  return half && q.size(2) % 8 == 0 && q.size(2) <= 256 && v.size(2) == q.size(2) && (causal || window <= 0);
+  return half && q.size(2) % 8 == 0 && q.size(2) <= 256 && v.size(2) == q.size(2) && (causal || window == 0);
 }
 
 VendorOp::Named arguments(double scale, int64_t window) {

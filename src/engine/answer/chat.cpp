@@ -98,12 +98,19 @@ std::string Chat::text(const ChatRequest& request) const {
 
 std::vector<int32_t> Chat::prompt(const ChatRequest& request) const { return encode(text(request)); }
 
-std::vector<int32_t> Chat::text_ids(const ChatRequest& request) const {
-  if (template_) return prompt(request);
+MarkedText Chat::text_ids(const ChatRequest& request) const {
+  if (template_) return {prompt(request)};
   Json messages = *request.messages;
   if (spec_.system && messages[0]["role"] != "system")
     messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *spec_.system}});
-  return limited(ended_text(*tokenizer_, joined_texts(messages)), spec_);
+  if (!spec_.encoder) return {limited(ended_text(*tokenizer_, spec_.text_prefix + joined_texts(messages)), spec_)};
+  if (!spec_.text_prefix.empty()) messages[0]["content"] = spec_.text_prefix + content_text(messages[0]);
+  const bool cuts = spec_.max_length && spec_.truncation_strategy != "delete";
+  const size_t second = request.second + messages.size() - request.messages->size();  // behind a system message
+  MarkedText text = marked_talk(*tokenizer_, messages, request.second > 0 ? second : 0,
+                                {cuts ? *spec_.max_length : 0, spec_.truncation_strategy == "left"});
+  text.ids = limited(std::move(text.ids), spec_);
+  return text;
 }
 
 std::vector<int32_t> Chat::encode(const std::string& text) const {

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "engine/answer/chat_spec.h"
 #include "text/chat_template.h"
+#include "text/marked_text.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -22,6 +23,7 @@ struct ChatRequest {
   const Json* kwargs = nullptr;         // over those of the spec
   bool continue_final_message = false;  // the answer goes on with the last message
   bool whole = false;                   // the conversation as it is: no answer is asked for
+  size_t second = 0;                    // of text_ids: the message that the second text begins with; 0: an answer
 };
 
 // Cut to max_length as `truncation_strategy` says; Fault::Data when that is "delete".
@@ -35,7 +37,7 @@ class Chat {
   std::vector<int32_t> prompt(const ChatRequest& request) const;  // Fault::Data when it is longer than max_length
   std::vector<int32_t> encode(const std::string& text) const;     // prompt() is encode(text())
   // A conversation for a model that gives numbers: as prompt(), and without a template its texts and an end mark.
-  std::vector<int32_t> text_ids(const ChatRequest& request) const;
+  MarkedText text_ids(const ChatRequest& request) const;
   std::string template_text(bool with_tools) const;  // Jinja; "" without a template
   bool shows_tools() const;                          // would the model hear of them?
   ToolFormat tool_format() const;                    // of calls in answers

@@ -24,6 +24,10 @@ struct ChatSpec {
   std::optional<int64_t> max_length;           // of a prompt in tokens; absent: no limit but the model's
   std::string truncation_strategy = "delete";  // left, right, or delete: a longer prompt is an error
 
+  // The model is an encoder: a text is read as its tokenizer marks it, and a question and its answer as a pair.
+  bool encoder = false;
+  std::string text_prefix = "";  // stands before a text whose vector is wanted (--prompt_name)
+
   void fields(OptionTable& v);
 };
 

@@ -39,6 +39,7 @@ struct EngineEvent {
 
 struct EngineRequest {
   std::vector<int32_t> prompt;
+  int32_t second = 0;            // of an encoder's two texts, where the second begins
   std::vector<MediaItem> media;  // which of its tokens stand for images, videos or sounds, in its order
   Sampling sampling;
   int priority = 0;     // higher goes first

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/spec/disk_form.h"
+#include "models/spec/encoder_form.h"
 #include "nn/activation.h"
 #include "nn/attention_form.h"
 #include "nn/norm_kind.h"
@@ -46,6 +47,8 @@ struct ModelShape {
 struct DenseSpec {
   int64_t ffn = 0;
   bool bias = false;
+  // The last matrix has one, whatever the others have. Of FusedGate: the gate stands behind what it opens.
+  bool down_bias = false, gate_last = false;
   FeedForwardKind kind = FeedForwardKind::Gated;
   FeedForwardNames names = {};
   // The gate before its activation, and the result, are multiplied by these.
@@ -92,6 +95,8 @@ struct LayerNorms {
   std::string before_attention = "input_layernorm", after_attention = "";
   // "" with parallel branches that read one norm.
   std::string before_feed_forward = "post_attention_layernorm", after_feed_forward = "";
+  // Those after a branch work on the sum with its input instead.
+  bool of_sums = false;
 };
 
 // The sums behind attention (or a layer with a state) and behind the feed-forward are of the normed input, `kept`
@@ -150,7 +155,7 @@ struct DecoderSpec {
   std::vector<int64_t> window;
   // Per layer.
   std::vector<FeedForwardSpec> feed_forward;
-  // The names of the head, the last norm and the dense feed-forwards in the checkpoint.
+  // The names of the head, the last norm ("": there is none) and the dense feed-forwards in the checkpoint.
   std::string head_name = "lm_head", final_norm = "norm", dense_name = "mlp";
   // The head of words has a bias.
   bool head_bias = false;
@@ -165,6 +170,8 @@ struct DecoderSpec {
   std::vector<DiskForm> forms = {};
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
+  // Set: it is an encoder.
+  std::optional<EncoderForm> encoder = {};
 
   LayerHeads heads_in(int64_t layer) const {
     if (!heads_of.empty()) return heads_of[static_cast<size_t>(layer)];
@@ -178,6 +185,7 @@ struct DecoderSpec {
     const Keeps keeps = shape.keeps_in(layer);
     LayerNorms own = state_norms && keeps_state(keeps) ? *state_norms : norms;
     if (keeps == Keeps::Nothing) own.before_attention = own.after_attention = "";
+    if (layer == 0 && encoder && encoder->first_reads_bare) own.before_attention = "";
     if (!feeds_forward(layer)) own.before_feed_forward = own.after_feed_forward = "";
     return own;
   }

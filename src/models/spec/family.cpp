@@ -48,7 +48,8 @@ int64_t labels_of(const Config& config) {
 
 // Experts that are single matrices in the file: adapters can be on them.
 bool has_experts_of_their_own(const Preset& preset) {
-  const DecoderSpec spec = describe_model(preset_config(preset.name));
+  const Json config = preset_config(preset.name);
+  const DecoderSpec spec = describe_model(config, natural_head(config));
   const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward.back());
   return mixture && !mixture->names.stacked_gate_up;
 }
@@ -85,6 +86,11 @@ DecoderSpec describe_model(const Json& config, Head head) {
   const Config c(config);
   refuse_other_models(c, head);
   DecoderSpec spec = family.read(c);
+  require(spec.encoder.has_value() == family.encoder, Fault::Bug, family.title,
+          " is described as both, an encoder and not");
+  require(!spec.encoder || head != Head::Vocab, Fault::Model, "config.json: ", c.text("model_type", ""),
+          " is an encoder, which reads a text as a whole and gives no words, only vectors, labels and scores: "
+          "--task_type embedding, reranker or seq_cls");
   spec.head = head;
   spec.labels = head == Head::Scalar ? labels_of(c) : 0;
   spec.pad = c.integer("pad_token_id", spec.pad);
@@ -93,10 +99,25 @@ DecoderSpec describe_model(const Json& config, Head head) {
   return spec;
 }
 
+bool is_encoder(const Json& config) {
+  const std::string type = config.is_object() ? Config(config).text("model_type", "") : "";
+  const Family* family = Registry<Family>::of().find(type);
+  return family && family->encoder;
+}
+
+std::string score_head_name(const Json& config) {
+  return is_encoder(config) ? family_of(config).read(Config(config)).encoder->head.out : "score";
+}
+
+Head natural_head(const Json& config) {
+  if (score_head_of(config)) return Head::Scalar;
+  return is_encoder(config) ? Head::None : Head::Vocab;
+}
+
 std::vector<DiskForm> disk_forms_of(const Json& config) {
   const std::string type = config.is_object() ? Config(config).text("model_type", "") : "";
   if (!Registry<Family>::of().find(type)) return {};
-  const DecoderSpec spec = describe_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
+  const DecoderSpec spec = describe_model(config, natural_head(config));
   return spec.seeing ? spec.seeing->forms : spec.forms;
 }
 

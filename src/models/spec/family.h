@@ -37,6 +37,8 @@ struct Family {
   // The name of its class in transformers, which config.json repeats.
   const char* architecture;
   DecoderSpec (*read)(const Config& config);
+  // What it reads is an encoder (DecoderSpec::encoder).
+  bool encoder = false;
   // What config.json of every preset says.
   Json says = Json::object();
   std::vector<Preset> presets = {};
@@ -55,6 +57,13 @@ std::vector<std::string> known_models();
 // what is not known, naming the known and the nearest, and for what would be another model. A scalar head has as many
 // outputs as the file names labels (num_labels, id2label), otherwise one.
 DecoderSpec describe_model(const Json& config, Head head = Head::Vocab);
+
+// Whether the family reads texts as a whole and gives no words; false where it is not known.
+bool is_encoder(const Json& config);
+// The module of a head of numbers: score, or an encoder's own.
+std::string score_head_name(const Json& config);
+// What a checkpoint gives by itself: numbers of a classifier, an encoder's states, words.
+Head natural_head(const Json& config);
 
 // The forms that files of this model may have; empty: names are the model's own, or the model is not known.
 std::vector<DiskForm> disk_forms_of(const Json& config);

@@ -8,7 +8,7 @@
 namespace apus {
 namespace {
 
-const std::string kCausal = "ForCausalLM", kClassifier = "ForSequenceClassification";
+const std::string kClassifier = "ForSequenceClassification";
 
 std::string usual_name(int64_t label) { return "LABEL_" + std::to_string(label); }
 
@@ -36,7 +36,11 @@ std::string label_name(const Json& config, int64_t label) {
 Json with_score_head(Json config, const ScoreHead& head) {
   const std::optional<ScoreHead> before = score_head_of(config);
   for (std::string name : Config(config).texts("architectures")) {
-    if (name.ends_with(kCausal)) name = name.substr(0, name.size() - kCausal.size()) + kClassifier;
+    for (const char* other : {"ForCausalLM", "ForMaskedLM", "ForPreTraining", "LMHeadModel", "Model"})
+      if (name.ends_with(other)) {
+        name = name.substr(0, name.size() - std::string(other).size()) + kClassifier;
+        break;
+      }
     config["architectures"] = Json::array({name});
   }
   if (!before || before->labels != head.labels || !config.contains("id2label")) {

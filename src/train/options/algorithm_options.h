@@ -47,8 +47,9 @@ struct AlgorithmNeeds {
 // can compare the policy with another model: the command then has the options that say with which
 // (train/options/reference_options.h). other_models() names the further models that it works with. score_head() const
 // says what a scalar head gives, where that is not one number; group_sharers(loop, ranks) const says how many
-// neighbouring processes answer the same questions, where one does not make a whole group; take_from(config) fills
-// options that were not given from the checkpoint's config.json; needs() const says what its settings ask for.
+// neighbouring processes answer the same questions, where one does not make a whole group; take_from(config,
+// folder) fills options that were not given from the checkpoint, and tells them; needs() const says what its settings
+// ask for.
 class AlgorithmOptions {
  public:
   template <class Options>
@@ -68,8 +69,8 @@ class AlgorithmOptions {
     if constexpr (requires { held->other_models(); }) out.other_models_ = [held] { return held->other_models(); };
     if constexpr (requires { held->needs(); }) out.needs_ = [held] { return held->needs(); };
     if constexpr (requires { held->score_head(); }) out.score_head_ = [held] { return held->score_head(); };
-    if constexpr (requires { held->take_from(Json()); })
-      out.take_from_ = [held](const Json& config) { held->take_from(config); };
+    if constexpr (requires { held->take_from(Json(), std::string()); })
+      out.take_from_ = [held](const Json& config, const std::string& dir) { return held->take_from(config, dir); };
     return out;
   }
   void fields(OptionTable& v) const { fields_(v); }
@@ -84,7 +85,7 @@ class AlgorithmOptions {
   ScoreHead score_head() const { return score_head_ ? score_head_() : ScoreHead{1, usual_problem(1)}; }
   AlgorithmNeeds needs() const { return needs_ ? needs_() : AlgorithmNeeds(); }
   bool asks_checkpoint() const { return static_cast<bool>(take_from_); }
-  void take_from(const Json& config) const { take_from_(config); }
+  Json take_from(const Json& config, const std::string& folder) const { return take_from_(config, folder); }
   template <class Options>
   const Options& as() const {
     require(*type_ == typeid(Options), Fault::Bug, "an algorithm is given the options of another");
@@ -101,7 +102,7 @@ class AlgorithmOptions {
   std::function<std::vector<OtherModel>()> other_models_;
   std::function<AlgorithmNeeds()> needs_;
   std::function<ScoreHead()> score_head_;
-  std::function<void(const Json&)> take_from_;
+  std::function<Json(const Json&, const std::string&)> take_from_;
 };
 
 // The option that chooses among a command's algorithms: rlhf_type; of sft task_type, which is causal_lm for sft itself.

@@ -58,7 +58,7 @@ TEST(Classifier, IsTheOriginalsLogitsLossAndGradient) {
     const Json config = read_model_config(dir);
     const auto model = open_golden(dir, Head::Scalar);
     SeqClsOptions options;
-    options.take_from(config);
+    options.take_from(config, "");
     for (const std::string side : {"left", "right"}) {
       const std::string which = head + "/" + side;
       Samples rows = texts_of(c, which);

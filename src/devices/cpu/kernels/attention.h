@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "devices/cpu/kernels/coded_row.h"
@@ -18,11 +19,15 @@ constexpr int64_t kKeyBlock = 128, kKeyChunk = 512, kQueryTile = 64;
 
 struct View {  // what a query may see
   bool causal;
-  int64_t window;  // 0: everything before
+  int64_t window;  // ops::Mask::window
+  // How far a query sees forward, itself among it; 0: to the end.
+  int64_t reach() const { return causal ? 1 : window < 0 ? -window : 0; }
   // Keys [first, last) of `keys` for the query at `position`.
-  int64_t first(int64_t position) const { return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0; }
+  int64_t first(int64_t position) const {
+    return window != 0 ? std::max<int64_t>(0, position - std::abs(window) + 1) : 0;
+  }
   int64_t last(int64_t position, int64_t keys) const {
-    return causal ? std::clamp<int64_t>(position + 1, 0, keys) : keys;
+    return reach() > 0 ? std::clamp<int64_t>(position + reach(), 0, keys) : keys;
   }
 };
 

@@ -165,8 +165,9 @@ class HeadGradient {
     int32_t low[kBlock], high[kBlock];  // the queries that see each key
     for (int64_t r = 0; r < n; ++r) {
       const int64_t key = j + r - offset() - i;
-      low[r] = static_cast<int32_t>(view_.causal ? std::clamp<int64_t>(key, 0, m) : 0);
-      high[r] = static_cast<int32_t>(view_.window > 0 ? std::clamp<int64_t>(key + view_.window, 0, m) : m);
+      const int64_t reach = view_.reach(), width = std::abs(view_.window);
+      low[r] = static_cast<int32_t>(reach > 0 ? std::clamp<int64_t>(key - reach + 1, 0, m) : 0);
+      high[r] = static_cast<int32_t>(width > 0 ? std::clamp<int64_t>(key + width, 0, m) : m);
     }
     const float scale2 = rule_.softcap > 0 ? rule_.scale2() : scale_ * 1.44269504088896341f;
     kernel.softmax_gradient(n, panels * kPanel, low, high, scale2, scores, dp, kBlock, lse2_ + i, delta_ + i, probs, ds,

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModernBERT: norms before branches, rotary positions, gates, and most layers see their neighbourhood only.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+#include "models/spec/read_encoder.h"
+
+namespace apus {
+
+namespace {
+void read_neighbourhoods(const Config& c, DecoderSpec& spec) {
+  const int64_t every = c.integer("global_attn_every_n_layers", 3), width = c.integer("local_attention", 128);
+  require(every > 0 && width > 0, Fault::Model,
+          "config.json: global_attn_every_n_layers and local_attention must be above 0");
+  // Half of the width on each side, and the token itself.
+  Json words = c.json();
+  words["sliding_window"] = width / 2 + 1;
+  spec.window = read_windows(Config(words), spec.shape.layers, [every](int64_t layer) { return layer % every != 0; });
+}
+
+EncoderHead read_head(const Config& c) {
+  const std::string pooling = c.text("classifier_pooling", "cls");
+  require(pooling == "cls" || pooling == "mean", Fault::Model, "config.json: classifier_pooling '", pooling,
+          "' is not known; known: cls, mean");
+  return {.reads = pooling == "cls" ? Pooling::First : Pooling::Mean,
+          .dense = "head.dense",
+          .norm = "head.norm",
+          .dense_bias = c.flag("classifier_bias", false),
+          .act = read_activation(c, "classifier_activation", "gelu")};
+}
+
+DecoderSpec read(const Config& c) {
+  const EncoderDefaults defaults{.vocab = 50368, .positions = 8192, .types = 0, .pad = 50283};
+  Json words = in_usual_words(c, {{"hidden_activation", "hidden_act"}, {"global_rope_theta", "rope_theta"}});
+  if (!words.contains("num_hidden_layers")) words["num_hidden_layers"] = 22;
+  if (!words.contains("intermediate_size")) words["intermediate_size"] = 1152;
+  const Json all = with_encoder_sizes(Config(words), defaults);
+  DecoderSpec spec = read_decoder(
+      Config(all),
+      {.positions = defaults.positions, .mlp_bias = true, .rope = {.theta = 160000, .of = RopeOf::FullLayers}});
+  read_both_ways(c, spec, defaults);
+  read_neighbourhoods(c, spec);
+  Json local = all;
+  local["rope_theta"] = c.number("local_rope_theta", 10000);
+  turn_sliding_layers(spec, read_rope(Config(local), spec.shape.head_dim, spec.shape.max_positions,
+                                      {.theta = 10000, .of = RopeOf::SlidingLayers}));
+  spec.embed_name = "embeddings.tok_embeddings", spec.embedding_norm = "embeddings.norm";
+  spec.final_norm = "final_norm", spec.attention_name = "attn";
+  spec.norm = {.kind = c.flag("norm_bias", false) ? NormKind::MeanAndBias : NormKind::Mean,
+               .eps = c.number("norm_eps", 1e-5)};
+  spec.norms = {.before_attention = "attn_norm", .before_feed_forward = "mlp_norm"};
+  AttentionForm& attention = spec.attention;
+  attention.qkv_bias = attention.out_bias = c.flag("attention_bias", false);
+  attention.fused = Fused::Blocks, attention.fused_name = "Wqkv", attention.out_name = "Wo";
+  use_kind(spec, FeedForwardKind::FusedGate, c.flag("mlp_bias", false));
+  use_names(spec, {.up = "Wi", .down = "Wo"});
+  EncoderForm& form = *spec.encoder;
+  form.types = 0, form.first_reads_bare = true, form.head = read_head(c);
+  form.unread = {"head.", "decoder.", "classifier.", "qa_outputs."};
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"modernbert-base", 768, 22, 12, 12, 0, 1152, 50368, 8192, 16e4, true},
+    {"modernbert-large", 1024, 28, 16, 16, 0, 2624, 50368, 8192, 16e4, true},
+};
+
+const RegisterFamily modernbert("modernbert", {.title = "ModernBERT",
+                                               .architecture = "ModernBertModel",
+                                               .read = read,
+                                               .encoder = true,
+                                               .says = {{"hidden_act", "gelu"}},
+                                               .presets = presets});
+}  // namespace
+
+}  // namespace apus
