@@ -124,8 +124,10 @@ Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>&
         names.push_back("--" + option->name);
     }
   }
-  if (fitting.size() == 1) return *fitting.begin();
-  if (const std::string advice = elsewhere(name); !advice.empty()) {
+  // A beginning that is another program's word for something else is that word.
+  const std::string advice = elsewhere(name);
+  if (fitting.size() == 1 && (advice.empty() || advice.find(names[0]) != std::string::npos)) return *fitting.begin();
+  if (!advice.empty()) {
     unknown_.push_back(str("--", typed.substr(0, 200), " is no option here", advice));
     return nullptr;
   }
