@@ -160,4 +160,11 @@ void write_delta_net(const Json& config, GgufSettingsWriter& out) {
   out.whole("full_attention_interval", every);
 }
 
+void read_windows_of_layers(const GgufSays& file, Json& config) {
+  const std::vector<int64_t> slides = file.integers(kWindowsOfLayers);
+  if (std::ssize(slides) != file.needed("block_count")) return;
+  config["layer_types"] =
+      layer_types(std::ssize(slides), [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
+}
+
 }  // namespace apus::words

@@ -98,5 +98,8 @@ Json layer_types(int64_t layers, const Slides& slides) {
   for (int64_t i = 0; i < layers; ++i) types.push_back(slides(i) ? "sliding_attention" : "full_attention");
   return types;
 }
+// The same said layer by layer, where the file does.
+inline constexpr const char* kWindowsOfLayers = "attention.sliding_window_pattern";
+void read_windows_of_layers(const GgufSays& file, Json& config);
 
 }  // namespace apus::words

@@ -89,8 +89,9 @@ def loss_of(logits, labels):
     return total / count, count
 
 
-def main():
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def asked(description, kind, fill):
+    """The arguments, the config.json that they name, and its model with random weights."""
+    ask = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("config")
     ask.add_argument("folder")
     ask.add_argument("--seed", type=int, default=7)
@@ -98,8 +99,13 @@ def main():
     wanted = json.load(open(args.config, encoding="utf-8"))
     torch.manual_seed(args.seed)
     config = CONFIG_MAPPING[wanted["model_type"]](**{k: v for k, v in wanted.items() if k not in ("model_type", "architectures")})
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
-    random_weights(model)
+    model = kind.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    fill(model)
+    return args, wanted, config, model
+
+
+def main():
+    args, wanted, config, model = asked(__doc__, AutoModelForCausalLM, random_weights)
     vocab = config.vocab_size
     tensors, numbers = {}, {"name": wanted["model_type"], "seed": args.seed, "architecture": type(model).__name__,
                             "transformers": transformers.__version__, "cases": {}, "grad": {}, "packed_lens": list(LENGTHS["packed"])}
@@ -179,4 +185,5 @@ def main():
         json.dump(numbers, file, indent=1, sort_keys=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,17 +5,16 @@
 
 CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
-import argparse
 import json
 import os
 import shutil
-import tempfile
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoModelForImageTextToText
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from make_numbers import asked, loss_of, on_disk, place
 
 NEW_TOKENS = 12
 LARGEST_GRADIENT = 600  # numbers in a gradient that is kept whole; of larger ones the norm is kept
@@ -37,18 +36,6 @@ def random_weights(model):
                 p.copy_((0.1 if p.dim() == 1 else 0.5) * torch.randn_like(p))
         for p in model.parameters():
             p.copy_(p.to(torch.bfloat16).float())
-
-
-def on_disk(model, values):
-    """Tensors under the names of the files; `values` stand in for the parameters."""
-    with tempfile.TemporaryDirectory() as folder:
-        kept = {name: p.data for name, p in model.named_parameters()}
-        for name, p in model.named_parameters():
-            p.data = values[name]
-        model.save_pretrained(folder, safe_serialization=True)
-        for name, p in model.named_parameters():
-            p.data = kept[name]
-        return load_file(os.path.join(folder, "model.safetensors"))
 
 
 def pictures_of(config, number):
@@ -100,24 +87,9 @@ class Run:
         return out.logits[0], last[0][0]
 
 
-def place(rows, width, left=False):
-    """Rows of [tokens, ...] in one tensor, zeros elsewhere."""
-    out = torch.zeros((len(rows), width) + rows[0].shape[1:], dtype=rows[0].dtype)
-    for i, row in enumerate(rows):
-        out[i, (width - len(row)) if left else 0:][: len(row)] = row
-    return out.contiguous()
-
-
 def labels_of(row, token):
     """The first third of a row and its pictures are not learnt."""
     return torch.tensor([-100 if i < len(row) // 3 or t == token else t for i, t in enumerate(row)])
-
-
-def loss_of(logits, labels):
-    count = sum(int((label[1:] != -100).sum()) for label in labels)
-    total = sum(torch.nn.functional.cross_entropy(x[:-1], label[1:], ignore_index=-100, reduction="sum")
-                for x, label in zip(logits, labels))
-    return total / count, count
 
 
 def make_rows(config, model):
@@ -137,16 +109,7 @@ def make_rows(config, model):
 
 
 def main():
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("config")
-    ask.add_argument("folder")
-    ask.add_argument("--seed", type=int, default=7)
-    args = ask.parse_args()
-    wanted = json.load(open(args.config, encoding="utf-8"))
-    torch.manual_seed(args.seed)
-    config = CONFIG_MAPPING[wanted["model_type"]](**{k: v for k, v in wanted.items() if k not in ("model_type", "architectures")})
-    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
-    random_weights(model)
+    args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights)
     run = Run(model, config)
     rows, pictures, text = make_rows(config, model)
     tensors = {}

@@ -54,18 +54,14 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-const char* const kPattern = "attention.sliding_window_pattern";
 void read_gguf(const GgufSays& file, Json& config) {
   config["expert_selection_fn"] = file.integer("expert_gating_func") == 2 ? "sigmoid" : "softmax";
-  const std::vector<int64_t> slides = file.integers(kPattern);
-  if (std::ssize(slides) != file.needed("block_count")) return;
-  config["layer_types"] =
-      words::layer_types(std::ssize(slides), [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
+  words::read_windows_of_layers(file, config);
 }
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
   std::vector<bool> slides;
   for (const int64_t window : read(Config(config)).window) slides.push_back(window > 0);
-  out.flags(kPattern, slides);
+  out.flags(words::kWindowsOfLayers, slides);
 }
 
 const GgufForm gguf = {.architecture = "cohere2moe",

@@ -64,27 +64,15 @@ void write_gguf(const Json& config, GgufSettingsWriter& out) {
   words::write_layers_of_attention(config, out, [&](int64_t i) { return words::attends(types, i); });
 }
 
-const GgufForm gguf = {
-    .architecture = "granitehybrid",
-    .names = words::both<GgufPair>({{"block_sparse_moe.router.layer", "ffn_gate_inp"},
-                                    {"block_sparse_moe.input_linear", "ffn_gate_exps", {.rows = first_half}},
-                                    {"block_sparse_moe.input_linear", "ffn_up_exps", {.rows = second_half}},
-                                    {"block_sparse_moe.output_linear", "ffn_down_exps"},
-                                    {"shared_mlp.input_linear", "ffn_gate_shexp", {.rows = first_half}},
-                                    {"shared_mlp.input_linear", "ffn_up_shexp", {.rows = second_half}},
-                                    {"shared_mlp.output_linear", "ffn_down_shexp"}},
-                                   words::mamba_names("mamba")),
-    .keys = words::both(
-        words::both(words::both(words::multipliers(),
-                                words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size")),
-                    {{"shared_intermediate_size", "expert_shared_feed_forward_length"}}),
-        {{"mamba_d_conv", "ssm.conv_kernel"},
-         {"mamba_d_state", "ssm.state_size"},
-         {"mamba_n_heads", "ssm.time_step_rank"},
-         {"mamba_n_groups", "ssm.group_count"}}),
-    .read = read_gguf,
-    .write = write_gguf,
-    .neighbours = true};
+const GgufForm gguf = {.architecture = "granitehybrid",
+                       .names = words::both(granite_gguf_names(), words::mamba_names("mamba")),
+                       .keys = words::both(granite_gguf_keys(), {{"mamba_d_conv", "ssm.conv_kernel"},
+                                                                 {"mamba_d_state", "ssm.state_size"},
+                                                                 {"mamba_n_heads", "ssm.time_step_rank"},
+                                                                 {"mamba_n_groups", "ssm.group_count"}}),
+                       .read = read_gguf,
+                       .write = write_gguf,
+                       .neighbours = true};
 
 const RegisterFamily granitemoehybrid("granitemoehybrid", {.title = "Granite 4",
                                                            .architecture = "GraniteMoeHybridForCausalLM",

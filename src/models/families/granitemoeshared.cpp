@@ -24,6 +24,21 @@ MixtureSpec granite_mixture(const Config& c, int64_t width, int64_t shared) {
                     .of_shared = {.up = "input_linear", .down = "output_linear"}}};
 }
 
+std::vector<GgufPair> granite_gguf_names() {
+  return {{"block_sparse_moe.router.layer", "ffn_gate_inp"},
+          {"block_sparse_moe.input_linear", "ffn_gate_exps", {.rows = first_half}},
+          {"block_sparse_moe.input_linear", "ffn_up_exps", {.rows = second_half}},
+          {"block_sparse_moe.output_linear", "ffn_down_exps"},
+          {"shared_mlp.input_linear", "ffn_gate_shexp", {.rows = first_half}},
+          {"shared_mlp.input_linear", "ffn_up_shexp", {.rows = second_half}},
+          {"shared_mlp.output_linear", "ffn_down_shexp"}};
+}
+std::vector<GgufKey> granite_gguf_keys() {
+  return words::both(words::both(words::multipliers(),
+                                 words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size")),
+                     {{"shared_intermediate_size", "expert_shared_feed_forward_length"}});
+}
+
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 2048, .ffn = 8192});
@@ -42,16 +57,8 @@ const std::vector<Preset> presets = {
 const GgufForm gguf = {
     .architecture = "granitemoe",
     .claims = [](const GgufSays& file) { return file.integer("expert_shared_feed_forward_length").value_or(0) > 0; },
-    .names = {{"block_sparse_moe.router.layer", "ffn_gate_inp"},
-              {"block_sparse_moe.input_linear", "ffn_gate_exps", {.rows = first_half}},
-              {"block_sparse_moe.input_linear", "ffn_up_exps", {.rows = second_half}},
-              {"block_sparse_moe.output_linear", "ffn_down_exps"},
-              {"shared_mlp.input_linear", "ffn_gate_shexp", {.rows = first_half}},
-              {"shared_mlp.input_linear", "ffn_up_shexp", {.rows = second_half}},
-              {"shared_mlp.output_linear", "ffn_down_shexp"}},
-    .keys = words::both(words::both(words::multipliers(),
-                                    words::experts("num_local_experts", "num_experts_per_tok", "intermediate_size")),
-                        {{"shared_intermediate_size", "expert_shared_feed_forward_length"}}),
+    .names = granite_gguf_names(),
+    .keys = granite_gguf_keys(),
     .neighbours = true};
 
 const RegisterFamily granitemoeshared("granitemoeshared", {.title = "Granite 3 with a shared expert",

@@ -49,6 +49,42 @@ DecoderSpec read_lfm2(const Config& c) {
 }
 
 namespace {
+void read_gguf(const GgufSays& file, Json& config) {
+  config["block_auto_adjust_ff_dim"] = false;
+  const auto convolves = file.layers_with("shortconv.in_proj.bias");
+  config["conv_bias"] = std::find(convolves.begin(), convolves.end(), true) != convolves.end();
+  words::read_layers_of_attention(file, config, "full_attention", "conv");
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const Json types = config.value("layer_types", Json::array()), full = config.value("full_attn_idxs", Json());
+  words::write_layers_of_attention(config, out, [&](int64_t i) {
+    return types.empty() ? !full.is_array() || std::find(full.begin(), full.end(), i) != full.end()
+                         : words::attends(types, i);
+  });
+}
+}  // namespace
+
+GgufForm lfm2_gguf() {
+  return {.architecture = "lfm2",
+          .names = {{"model.embedding_norm", "token_embd_norm"},
+                    {"operator_norm", "attn_norm"},
+                    {"ffn_norm", "ffn_norm"},
+                    {"feed_forward.w1", "ffn_gate"},
+                    {"feed_forward.w3", "ffn_up"},
+                    {"feed_forward.w2", "ffn_down"},
+                    {"conv.conv", "shortconv.conv", {.drops_one = true}},
+                    {"conv.in_proj", "shortconv.in_proj"},
+                    {"conv.out_proj", "shortconv.out_proj"},
+                    {"self_attn.q_layernorm", "attn_q_norm"},
+                    {"self_attn.k_layernorm", "attn_k_norm"},
+                    {"self_attn.out_proj", "attn_output"}},
+          .keys = {{"conv_L_cache", "shortconv.l_cache"}},
+          .eps = {"norm_eps", "attention.layer_norm_rms_epsilon", GgufKey::Number},
+          .read = read_gguf,
+          .write = write_gguf};
+}
+
+namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_lfm2(c);
   int64_t width = c.integer("block_ff_dim", c.integer("intermediate_size", 12288));
@@ -68,39 +104,6 @@ const std::vector<Preset> presets = {
     {"lfm2-1.2b", 2048, 16, 32, 8, 0, 12288, 65536, 128000, 1e6, true},
 };
 
-// How it stands in GGUF files.
-void read_gguf(const GgufSays& file, Json& config) {
-  config["block_auto_adjust_ff_dim"] = false;
-  const auto convolves = file.layers_with("shortconv.in_proj.bias");
-  config["conv_bias"] = std::find(convolves.begin(), convolves.end(), true) != convolves.end();
-  words::read_layers_of_attention(file, config, "full_attention", "conv");
-}
-void write_gguf(const Json& config, GgufSettingsWriter& out) {
-  const Json types = config.value("layer_types", Json::array()), full = config.value("full_attn_idxs", Json());
-  words::write_layers_of_attention(config, out, [&](int64_t i) {
-    return types.empty() ? !full.is_array() || std::find(full.begin(), full.end(), i) != full.end()
-                         : words::attends(types, i);
-  });
-}
-
-const GgufForm gguf = {.architecture = "lfm2",
-                       .names = {{"model.embedding_norm", "token_embd_norm"},
-                                 {"operator_norm", "attn_norm"},
-                                 {"ffn_norm", "ffn_norm"},
-                                 {"feed_forward.w1", "ffn_gate"},
-                                 {"feed_forward.w3", "ffn_up"},
-                                 {"feed_forward.w2", "ffn_down"},
-                                 {"conv.conv", "shortconv.conv", {.drops_one = true}},
-                                 {"conv.in_proj", "shortconv.in_proj"},
-                                 {"conv.out_proj", "shortconv.out_proj"},
-                                 {"self_attn.q_layernorm", "attn_q_norm"},
-                                 {"self_attn.k_layernorm", "attn_k_norm"},
-                                 {"self_attn.out_proj", "attn_output"}},
-                       .keys = {{"conv_L_cache", "shortconv.l_cache"}},
-                       .eps = {"norm_eps", "attention.layer_norm_rms_epsilon", GgufKey::Number},
-                       .read = read_gguf,
-                       .write = write_gguf};
-
 const RegisterFamily lfm2("lfm2", {.title = "LFM2",
                                    .architecture = "Lfm2ForCausalLM",
                                    .read = read,
@@ -112,7 +115,7 @@ const RegisterFamily lfm2("lfm2", {.title = "LFM2",
                                             {"block_multiple_of", 256},
                                             {"full_attn_idxs", {2, 5, 8, 10, 12, 14}}},
                                    .presets = presets,
-                                   .gguf = gguf});
+                                   .gguf = lfm2_gguf()});
 }  // namespace
 
 }  // namespace apus

@@ -34,46 +34,21 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-void read_gguf(const GgufSays& file, Json& config) {
-  config["block_auto_adjust_ff_dim"] = false;
-  const auto convolves = file.layers_with("shortconv.in_proj.bias");
-  config["conv_bias"] = std::find(convolves.begin(), convolves.end(), true) != convolves.end();
-  words::read_layers_of_attention(file, config, "full_attention", "conv");
+GgufForm gguf() {
+  GgufForm form = lfm2_gguf();
+  form.architecture = "lfm2moe";
+  form.names = words::both<GgufPair>(form.names, {{"feed_forward.gate", "ffn_gate_inp"},
+                                                  {"feed_forward.expert_bias", "exp_probs_b.bias"},
+                                                  {"feed_forward.experts.*.w1", "ffn_gate_exps"},
+                                                  {"feed_forward.experts.*.w3", "ffn_up_exps"},
+                                                  {"feed_forward.experts.*.w2", "ffn_down_exps"}});
+  form.keys =
+      words::both(words::experts("num_experts"), {{"conv_L_cache", "shortconv.l_cache"},
+                                                  {"num_dense_layers", "leading_dense_block_count"},
+                                                  {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
+                                                  {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag}});
+  return form;
 }
-void write_gguf(const Json& config, GgufSettingsWriter& out) {
-  const Json types = config.value("layer_types", Json::array()), full = config.value("full_attn_idxs", Json());
-  words::write_layers_of_attention(config, out, [&](int64_t i) {
-    return types.empty() ? !full.is_array() || std::find(full.begin(), full.end(), i) != full.end()
-                         : words::attends(types, i);
-  });
-}
-
-const GgufForm gguf = {.architecture = "lfm2moe",
-                       .names = {{"model.embedding_norm", "token_embd_norm"},
-                                 {"operator_norm", "attn_norm"},
-                                 {"ffn_norm", "ffn_norm"},
-                                 {"feed_forward.w1", "ffn_gate"},
-                                 {"feed_forward.w3", "ffn_up"},
-                                 {"feed_forward.w2", "ffn_down"},
-                                 {"conv.conv", "shortconv.conv", {.drops_one = true}},
-                                 {"conv.in_proj", "shortconv.in_proj"},
-                                 {"conv.out_proj", "shortconv.out_proj"},
-                                 {"self_attn.q_layernorm", "attn_q_norm"},
-                                 {"self_attn.k_layernorm", "attn_k_norm"},
-                                 {"self_attn.out_proj", "attn_output"},
-                                 {"feed_forward.gate", "ffn_gate_inp"},
-                                 {"feed_forward.expert_bias", "exp_probs_b.bias"},
-                                 {"feed_forward.experts.*.w1", "ffn_gate_exps"},
-                                 {"feed_forward.experts.*.w3", "ffn_up_exps"},
-                                 {"feed_forward.experts.*.w2", "ffn_down_exps"}},
-                       .keys = words::both(words::experts("num_experts"),
-                                           {{"conv_L_cache", "shortconv.l_cache"},
-                                            {"num_dense_layers", "leading_dense_block_count"},
-                                            {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
-                                            {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag}}),
-                       .eps = {"norm_eps", "attention.layer_norm_rms_epsilon", GgufKey::Number},
-                       .read = read_gguf,
-                       .write = write_gguf};
 
 const RegisterFamily lfm2_moe("lfm2_moe", {.title = "LFM2 with experts",
                                            .architecture = "Lfm2MoeForCausalLM",
@@ -89,7 +64,7 @@ const RegisterFamily lfm2_moe("lfm2_moe", {.title = "LFM2 with experts",
                                                     {"norm_topk_prob", true},
                                                     {"full_attn_idxs", {2, 6, 10, 14, 18, 21}}},
                                            .presets = presets,
-                                           .gguf = gguf});
+                                           .gguf = gguf()});
 }  // namespace
 
 }  // namespace apus

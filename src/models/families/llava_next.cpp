@@ -68,15 +68,7 @@ const RegisterFamily next("llava_next", {.title = "Llava 1.6",
                                                   {"projector_hidden_act", "gelu"},
                                                   {"vision_feature_layer", -2},
                                                   {"vision_feature_select_strategy", "default"},
-                                                  {"vision_config",
-                                                   {{"model_type", "clip_vision_model"},
-                                                    {"hidden_size", 1024},
-                                                    {"num_hidden_layers", 24},
-                                                    {"num_attention_heads", 16},
-                                                    {"intermediate_size", 4096},
-                                                    {"image_size", 336},
-                                                    {"patch_size", 14},
-                                                    {"projection_dim", 768}}}},
+                                                  {"vision_config", clip_large_says()}},
                                          .presets = next_presets});
 }  // namespace
 

@@ -21,6 +21,43 @@ SelectiveForm read_selective(const Config& c, int64_t hidden) {
 }
 
 namespace {
+void read_gguf(const GgufSays& file, Json& config) {
+  config["expand"] = file.needed("ssm.inner_size") / config["hidden_size"].get<int64_t>();
+  config["use_bias"] = file.tensor("blk.0.ssm_in.bias") != nullptr;
+  config["use_conv_bias"] = file.tensor("blk.0.ssm_conv1d.bias") != nullptr;
+}
+template <bool normed>
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  words::write_without_attention(out);
+  out.whole("ssm.inner_size", config.value("intermediate_size", config.value("expand", int64_t{2}) *
+                                                                    config.value("hidden_size", int64_t{0})));
+  out.own("ssm.dt_b_c_rms", GgufValue::flag(normed));
+}
+}  // namespace
+
+GgufForm mamba_gguf(bool normed) {
+  return {.architecture = "mamba",
+          .names = {{"backbone.embeddings", "token_embd"},
+                    {"backbone.norm_f", "output_norm"},
+                    {"norm", "attn_norm"},
+                    {"mixer.in_proj", "ssm_in"},
+                    {"mixer.conv1d", "ssm_conv1d", {.drops_one = true}},
+                    {"mixer.x_proj", "ssm_x"},
+                    {"mixer.dt_proj", "ssm_dt"},
+                    {"mixer.A_log", "ssm_a", {.numbers = GgufTurn::Numbers::MinusExp}},
+                    {"mixer.D", "ssm_d"},
+                    {"mixer.out_proj", "ssm_out"}},
+          .keys = {{"conv_kernel", "ssm.conv_kernel"},
+                   {"state_size", "ssm.state_size"},
+                   {"time_step_rank", "ssm.time_step_rank"},
+                   {"intermediate_size", "ssm.inner_size"}},
+          .layers = "backbone.layers.",
+          .eps = {"layer_norm_epsilon", "attention.layer_norm_rms_epsilon", GgufKey::Number},
+          .read = read_gguf,
+          .write = normed ? write_gguf<true> : write_gguf<false>};
+}
+
+namespace {
 DecoderSpec read(const Config& c) {
   const Json json = in_words_of_attention(c, 1, 2);
   DecoderSpec spec = read_decoder(Config(json), {.positions = 1048576, .tied = true});
@@ -35,39 +72,6 @@ const std::vector<Preset> presets = {
     {"mamba-2.8b", 2560, 64, 1, 1, 0, 5120, 50280, 1048576, 1e4, true},
 };
 
-// How it stands in GGUF files.
-void read_gguf(const GgufSays& file, Json& config) {
-  config["expand"] = file.needed("ssm.inner_size") / config["hidden_size"].get<int64_t>();
-  config["use_bias"] = file.tensor("blk.0.ssm_in.bias") != nullptr;
-  config["use_conv_bias"] = file.tensor("blk.0.ssm_conv1d.bias") != nullptr;
-}
-void write_gguf(const Json& config, GgufSettingsWriter& out) {
-  words::write_without_attention(out);
-  out.whole("ssm.inner_size", config.value("intermediate_size", config.value("expand", int64_t{2}) *
-                                                                    config.value("hidden_size", int64_t{0})));
-  out.own("ssm.dt_b_c_rms", GgufValue::flag(false));
-}
-
-const GgufForm gguf = {.architecture = "mamba",
-                       .names = {{"backbone.embeddings", "token_embd"},
-                                 {"backbone.norm_f", "output_norm"},
-                                 {"norm", "attn_norm"},
-                                 {"mixer.in_proj", "ssm_in"},
-                                 {"mixer.conv1d", "ssm_conv1d", {.drops_one = true}},
-                                 {"mixer.x_proj", "ssm_x"},
-                                 {"mixer.dt_proj", "ssm_dt"},
-                                 {"mixer.A_log", "ssm_a", {.numbers = GgufTurn::Numbers::MinusExp}},
-                                 {"mixer.D", "ssm_d"},
-                                 {"mixer.out_proj", "ssm_out"}},
-                       .keys = {{"conv_kernel", "ssm.conv_kernel"},
-                                {"state_size", "ssm.state_size"},
-                                {"time_step_rank", "ssm.time_step_rank"},
-                                {"intermediate_size", "ssm.inner_size"}},
-                       .layers = "backbone.layers.",
-                       .eps = {"layer_norm_epsilon", "attention.layer_norm_rms_epsilon", GgufKey::Number},
-                       .read = read_gguf,
-                       .write = write_gguf};
-
 const RegisterFamily mamba("mamba", {.title = "Mamba",
                                      .architecture = "MambaForCausalLM",
                                      .read = read,
@@ -79,7 +83,7 @@ const RegisterFamily mamba("mamba", {.title = "Mamba",
                                               {"use_conv_bias", true},
                                               {"layer_norm_epsilon", 1e-5}},
                                      .presets = presets,
-                                     .gguf = gguf});
+                                     .gguf = mamba_gguf(false)});
 }  // namespace
 
 }  // namespace apus

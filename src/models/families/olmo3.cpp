@@ -28,19 +28,13 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-const char* const kPattern = "attention.sliding_window_pattern";
-void read_gguf(const GgufSays& file, Json& config) {
-  const std::vector<int64_t> slides = file.integers(kPattern);
-  if (std::ssize(slides) != file.needed("block_count")) return;
-  config["layer_types"] =
-      words::layer_types(std::ssize(slides), [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
-}
+void read_gguf(const GgufSays& file, Json& config) { words::read_windows_of_layers(file, config); }
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
   std::vector<bool> slides;
   const Json types = config.value("layer_types", Json::array());
   for (int64_t i = 0; i < config.value("num_hidden_layers", int64_t{0}); ++i)
     slides.push_back(i < std::ssize(types) ? types[static_cast<size_t>(i)] == "sliding_attention" : (i + 1) % 4 != 0);
-  out.flags(kPattern, slides);
+  out.flags(words::kWindowsOfLayers, slides);
 }
 
 const GgufForm gguf = {

@@ -6,11 +6,7 @@
 namespace apus {
 
 namespace {
-DecoderSpec read(const Config& c) {
-  DecoderSpec spec = read_bert(c, "roberta", {.before = c.integer("pad_token_id", 1) + 1, .pad = 1});
-  spec.encoder->head = roberta_head();
-  return spec;
-}
+DecoderSpec read(const Config& c) { return read_roberta(c, 30522); }
 
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {

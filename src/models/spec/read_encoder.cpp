@@ -74,4 +74,10 @@ DecoderSpec read_bert(const Config& c, const char* backbone, const EncoderDefaul
   return spec;
 }
 
+DecoderSpec read_roberta(const Config& c, int64_t vocab) {
+  DecoderSpec spec = read_bert(c, "roberta", {.vocab = vocab, .before = c.integer("pad_token_id", 1) + 1, .pad = 1});
+  spec.encoder->head = roberta_head();
+  return spec;
+}
+
 }  // namespace apus

@@ -20,6 +20,9 @@ struct EncoderDefaults {
 // The names of a head that stands inside a module `classifier`: RoBERTa's.
 EncoderHead roberta_head();
 
+// RoBERTa and what is made like it: BERT whose positions stand behind the padding's in their table.
+DecoderSpec read_roberta(const Config& config, int64_t vocab);
+
 // Positions out of a table, norms of sums, biases everywhere, a plain feed-forward.
 DecoderSpec read_bert(const Config& config, const char* backbone, const EncoderDefaults& defaults);
 

@@ -209,4 +209,15 @@ DecoderSpec with_tower(const Config& c, DecoderSpec spec, SeeingSpec seeing) {
   return spec;
 }
 
+Json clip_large_says() {
+  return {{"model_type", "clip_vision_model"},
+          {"hidden_size", 1024},
+          {"num_hidden_layers", 24},
+          {"num_attention_heads", 16},
+          {"intermediate_size", 4096},
+          {"image_size", 336},
+          {"patch_size", 14},
+          {"projection_dim", 768}};
+}
+
 }  // namespace apus
