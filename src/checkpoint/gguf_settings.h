@@ -40,8 +40,7 @@ GgufSettings gguf_settings(const std::filesystem::path& folder, const GgufMix& m
 // tokenizer.ggml.*: `rows` tokens, of which those that the tokenizer lacks are unused.
 std::vector<std::pair<std::string, GgufValue>> gguf_tokenizer(const std::filesystem::path& folder, int64_t rows);
 
-// The parts of gguf_settings: the shape's settings; the sources; whether who reads the file gets the model that was
-// meant.
+// The parts of gguf_settings: the shape's settings; the sources; whether a reader of the file gets the same model.
 void add_shape_settings(GgufSettings& settings, const DecoderSpec& spec, const std::string& where);
 void add_sources(GgufSettings& settings, const DecoderSpec& spec, const std::filesystem::path& folder);
 void refuse_what_is_lost(const GgufSettings& settings, const DecoderSpec& spec, const std::string& where);

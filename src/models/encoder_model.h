@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An encoder: the decoder's parts, whose attention looks both ways (AttentionForm::both_ways), without a cache and
-// without words. What it has besides is a table that tells two texts apart, and a head of labels with layers of its
-// own.
+// without words. What it has besides is a table that tells two texts apart, and a head of labels with own layers.
 #pragma once
 
 #include "models/decoder.h"

@@ -121,6 +121,8 @@ void add_products(std::vector<OperatorCase>& all) {
                  }});
   const Tensors layer{numbers({37, 96}, 18), numbers({64, 96}, 19, 0.1), numbers({64}, 20)};
   all.push_back({"linear", "", layer, [](const Tensors& t) { return Tensors{ops::linear(t[0], t[1], t[2])}; }});
+  all.push_back(
+      {"wide_linear", "", layer, [](const Tensors& t) { return Tensors{ops::wide_linear(t[0], t[1], t[2])}; }, false});
   all.push_back({"packed_linear", "", layer,
                  [](const Tensors& t) {
                    const at::Tensor packed = ops::pack_linear({t[1]});

@@ -15,6 +15,7 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/state.h"
 #include "models/spec/presets.h"
+#include "models/spec/score_head.h"
 #include "tests/fake_mesh.h"
 #include "tests/folder.h"
 #include "tests/golden.h"
@@ -67,8 +68,20 @@ void expect_same_files(const fs::path& one, const fs::path& other, const std::st
   for (const auto& [name, bytes] : a) EXPECT_TRUE(b.count(name) && bytes == b.at(name)) << what << ": " << name;
 }
 
+// With the head that its files have.
+std::unique_ptr<Model> model_of(const fs::path& dir) {
+  const Json config = read_model_config(dir);
+  return make_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
+}
+
+std::unique_ptr<Model> whole_model(const fs::path& dir) {
+  auto model = model_of(dir);
+  load_weights(*model, TensorFolder(dir), {.dtype = at::kBFloat16});
+  return model;
+}
+
 std::unique_ptr<Model> placed_model(const fs::path& dir, MeshView& mesh, at::ScalarType dtype = at::kBFloat16) {
-  auto model = make_model(read_model_config(dir));
+  auto model = model_of(dir);
   model->place(mesh);
   load_weights(*model, TensorFolder(dir), {.dtype = dtype});
   return model;
@@ -81,7 +94,7 @@ TEST(Parts, OfAllRanksMakeUpTheModel) {
   int cut = 0, held_by_several = 0;
   for (const auto& [name, dir] : checkpoints())
     for (const auto& [sizes, ranks] : all_sizes()) {
-      const auto model = make_model(read_model_config(dir));
+      const auto model = model_of(dir);
       std::map<std::string, at::Tensor> held;
       for (int r = 0; r < ranks; ++r) {
         test::FakeMesh mesh(MeshLayout(sizes, ranks, r), world);
@@ -106,7 +119,7 @@ TEST(Parts, OfAllRanksMakeUpTheModel) {
       });
       EXPECT_EQ(held.size(), [&] {
         size_t count = 0;
-        make_model(read_model_config(dir))->visit([&](const std::string& n, Param&) { count += held.count(n); });
+        model_of(dir)->visit([&](const std::string& n, Param&) { count += held.count(n); });
         return count;
       }()) << "names do not depend on the mesh";
     }
@@ -157,7 +170,7 @@ TEST(Parts, ATiedHeadIsCutAsItsTable) {
 TEST(Parts, SavedTogetherTheyAreTheFilesOfOneRank) {
   for (const auto& [name, dir] : checkpoints()) {
     Folder folder;
-    save_weights(*load_model(dir, {.dtype = at::kBFloat16}), folder.path / "one", 100'000, at::kBFloat16);
+    save_weights(*whole_model(dir), folder.path / "one", 100'000, at::kBFloat16);
     for (const auto& [sizes, ranks] : all_sizes()) {
       const std::string what = name + " on " + MeshLayout(sizes, ranks, 0).text();
       fs::remove_all(folder.path / "all");

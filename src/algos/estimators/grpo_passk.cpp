@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pass@k (Walder and Karkhanis 2025): the best answer of a group alone is learnt from, by what it is ahead of the
-// second.
+// Pass@k (Walder and Karkhanis 2025): of a group only the best answer is learnt from, by what it is ahead of the next.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSeek-MoE (16B), by the code that its files bring: Llama with experts by shares of one, and shared ones beside
-// them.
+// DeepSeek-MoE (16B), by the code that its files bring: Llama with experts by shares of one, and shared ones.
 #include "base/error.h"
 #include "gguf/words.h"
 #include "models/spec/family.h"

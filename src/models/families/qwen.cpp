@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen 1, by the code that its files bring: queries, keys and values in one matrix with a bias, and a gate by other
-// names.
+// Qwen 1, by the code that its files bring: queries, keys and values in one matrix with a bias; the gate's names are
+// its own.
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 

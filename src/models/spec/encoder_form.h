@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an encoder has beside a decoder's parts: it reads a text as a whole, every token seeing those before and behind
-// it, and gives vectors, labels and scores instead of words. No tensor library here; models/encoder_model.h computes
-// it.
+// it, and gives vectors, labels and scores instead of words. Computed by models/encoder_model.h; no tensor library.
 #pragma once
 
 #include <cstdint>
