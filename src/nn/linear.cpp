@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/linear.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_copy.h>
@@ -185,8 +184,7 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
 }
 
 at::Tensor Linear::wide(const at::Tensor& x_TI, const Step& s) const {
-  const bool learnt = at::GradMode::is_enabled() && (x_TI.requires_grad() || weight_.data.requires_grad());
-  const bool plain = !learnt && (!packed_.defined() || packed_.dim() == 2);
+  const bool plain = !packed_.defined() || packed_.dim() == 2;
   if (!adapters_.empty() || summing_ranks(*this) || !plain || x_TI.scalar_type() == at::kFloat) return (*this)(x_TI, s);
   return ops::wide_linear(x_TI, packed_.defined() ? packed_ : matrix(), bias_ ? bias_->data : at::Tensor());
 }

@@ -131,6 +131,7 @@ at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at:
 
 at::Tensor wide_linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O) {
   static const auto op = handle<decltype(wide_forward)>("apus::wide_linear");
+  if (any_requires_grad(x_TD, weight_OD, bias_O)) return linear(x_TD, weight_OD, bias_O);
   if (is_quantised(weight_OD)) return quantised_linear(x_TD, weight_OD, bias_O, {}).to(at::kFloat);
   const BelowAutograd guard;
   if (x_TD.scalar_type() == at::kFloat) return linear_op().call(x_TD, weight_OD, maybe(bias_O));

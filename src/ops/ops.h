@@ -89,7 +89,8 @@ std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, c
 // known: the result, if it is there already: it is recorded for the gradient and nothing is computed.
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
                   const at::Tensor& known = {});
-// The sums of x W' + b in f32, as they are before a narrow type rounds them. No gradient is recorded.
+// The sums of x W' + b in f32, as they are before a narrow type rounds them; where a gradient is recorded, as linear()
+// gives them.
 at::Tensor wide_linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O);
 // Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take one as it
 // is: the result is then an alias of it. Several that it would take as they are stay apart: the result is undefined.

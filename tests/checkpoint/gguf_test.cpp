@@ -269,7 +269,8 @@ TEST_P(GgufGoldens, GiveTheSameLogitsFromTheFile) {
   const auto miss = [&](const at::Tensor& got) {
     return ((got - want).to(at::kDouble).norm() / want.to(at::kDouble).norm()).item<double>();
   };
-  EXPECT_LT(miss(logits_in("f32", ids)), 1e-6);
+  // A file of Mamba has what A_log becomes: it comes back within a rounding.
+  EXPECT_LT(miss(logits_in("f32", ids)), golden::device().is_cpu() ? 1e-6 : 3e-6);
   // A token may meet another expert where its weights are rounded.
   const bool experts = describe_model(read_model_config(from())).shape.experts > 0;
   EXPECT_LT(miss(logits_in("q8_0", ids)), experts ? 0.3 : 0.1);

@@ -95,7 +95,9 @@ TEST_P(GoldenEncoder, StatesAndVectors) {
     EXPECT_LT(off(pooled(hidden_TD, s, way), c.tensor("vectors/" + name)), 1e-5) << name;
 }
 
+// To the bit on a processor; on others within the rounding of their products.
 TEST_P(GoldenEncoder, EachTextIsWhatItIsAlone) {
+  const double tolerance = golden::device().is_cpu() ? 0 : 1e-5;
   const at::NoGradGuard no_grad;
   const auto model = open(Head::None);
   Step s = step();
@@ -106,7 +108,7 @@ TEST_P(GoldenEncoder, EachTextIsWhatItIsAlone) {
     Step own = packed_step({lengths[i]}, golden::device());
     Inputs text(in.id_T.narrow(0, begin, lengths[i]));
     text.second = {in.second[i]};
-    EXPECT_EQ(off(model->forward(text, own), together_TD.narrow(0, begin, lengths[i])), 0) << "text " << i;
+    EXPECT_LE(off(model->forward(text, own), together_TD.narrow(0, begin, lengths[i])), tolerance) << "text " << i;
   }
 }
 
