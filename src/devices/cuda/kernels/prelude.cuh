@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every kernel begins with: numbers of two bytes, sixteen bytes at a time, sums over threads. Standing in front of each
+// kernel's text: there are no headers where kernels are compiled (devices/cuda/kernel.h). tests/sim/gpu.h gives the processor
+// what a GPU has built in.
+
+struct bf16 {
+  unsigned short bits;
+};
+struct f16 {
+  unsigned short bits;
+};
+
+#ifndef APUS_SIMULATED_GPU
+__device__ inline float to_float(f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+__device__ inline unsigned short f16_bits(float x) {
+  unsigned short y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+__device__ inline unsigned short bf16_bits(float x) {
+  unsigned short y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+#endif
+
+__device__ inline float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
+__device__ inline float to_float(float x) { return x; }
+
+__device__ inline void set(float& to, float x) { to = x; }
+__device__ inline void set(bf16& to, float x) { to.bits = bf16_bits(x); }
+__device__ inline void set(f16& to, float x) { to.bits = f16_bits(x); }
+
+// x as T holds it.
+template <class T>
+__device__ inline float rounded(float x) {
+  T held;
+  set(held, x);
+  return to_float(held);
+}
+
+// As many numbers as sixteen bytes hold, read and written at once: addresses are multiples of sixteen.
+template <class T>
+struct Pack {
+  static constexpr int size = 16 / sizeof(T);
+  float at[size];
+
+  __device__ void read(const T* from) {
+    union {
+      uint4 raw;
+      T value[size];
+    } held;
+    held.raw = *reinterpret_cast<const uint4*>(from);
+#pragma unroll
+    for (int i = 0; i < size; ++i) at[i] = to_float(held.value[i]);
+  }
+  __device__ void write(T* to) const {
+    union {
+      uint4 raw;
+      T value[size];
+    } held;
+#pragma unroll
+    for (int i = 0; i < size; ++i) set(held.value[i], at[i]);
+    *reinterpret_cast<uint4*>(to) = held.raw;
+  }
+};
+
+__device__ inline float sum_of_warp(float x) {
+#pragma unroll
+  for (int lane = 16; lane > 0; lane /= 2) x += __shfl_xor_sync(0xffffffffu, x, lane);
+  return x;
+}
+
+// Sums over the threads of a row of the block (blockDim.x: 32, or a multiple with blockDim.y 1); all of them get it.
+__device__ inline float sum_of_row(float x) {
+  x = sum_of_warp(x);
+  if (blockDim.x == 32) return x;
+  __shared__ float parts[32];
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  __syncthreads();  // an earlier sum may still be read
+  if (threadIdx.x % 32 == 0) parts[warp] = x;
+  __syncthreads();
+  return sum_of_warp(threadIdx.x % 32 < warps ? parts[threadIdx.x % 32] : 0.f);
+}
