@@ -35,6 +35,7 @@ set(APUS_HOST_FILES
     checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
+    devices/cuda/nvrtc.cpp
     nn/rope_spec.cpp
     tensor/disk_type.cpp
     tensor/safetensors_header.cpp

@@ -2,6 +2,7 @@
 #include "algos/dpo.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 

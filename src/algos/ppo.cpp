@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/ppo.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/maximum.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person sees of a round of PPO, under TRL's names.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>

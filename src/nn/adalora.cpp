@@ -2,6 +2,7 @@
 #include "nn/adalora.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>

@@ -2,6 +2,7 @@
 #include "nn/boft.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/index_select.h>

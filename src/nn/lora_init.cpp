@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // First values of LoRA factors.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/zeros.h>

@@ -2,6 +2,7 @@
 // Rows that lie in runs, each run multiplied by a matrix of its own. The reference multiplies once for every run that
 // has rows, by the device's own linear layers; it reads on the host where the runs end.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>

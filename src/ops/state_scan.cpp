@@ -4,6 +4,7 @@
 // are solved for together, as a triangular system.
 #include "ops/state_scan.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>

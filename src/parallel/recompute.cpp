@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/recompute.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/GradMode.h>
 
 #include "nn/run_again.h"

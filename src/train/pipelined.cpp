@@ -3,6 +3,7 @@
 // many times as there are stages, as all of them count its tokens. Where stages share out experts with those of other
 // rows, all make as many passes: those behind a rank's own batches add nothing.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>

@@ -2,6 +2,7 @@
 #include "train/rank_allocator.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/kthvalue.h>

@@ -2,6 +2,7 @@
 // One update of the weights: micro-batches, gradients over all ranks, clipping,
 // and what happens when a number is not finite.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>

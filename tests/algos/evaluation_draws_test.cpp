@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an evaluation draws: each question has random numbers of its own, by its place and the step, whatever it is
 // asked beside. Evaluations of weights that stay vary as independent draws do.
+#include <ATen/core/grad_mode.h>
+
 #include <cmath>
 #include <set>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/gkd.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/topk.h>
 #include <c10/core/GradMode.h>

@@ -2,6 +2,7 @@
 // Losses of preferences as pure functions: values worked out in plain double arithmetic (two of TRL's own through
 // golden/rl_qwen2), gradients against central differences in double.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>

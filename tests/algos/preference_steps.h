@@ -2,6 +2,7 @@
 // Steps of an algorithm that compares answers, on rows of token ids, without a trainer.
 #pragma once
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 
 #include "nn/training_step.h"

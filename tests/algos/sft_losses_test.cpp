@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The losses of sft that weigh tokens, against their definitions on whole logits.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/nonzero.h>

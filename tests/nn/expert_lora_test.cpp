@@ -3,6 +3,7 @@
 // outputs, gradients, adapters of some tokens alone, dropout.
 #include "nn/expert_lora.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 
 #include "nn/lora.h"

@@ -2,6 +2,7 @@
 // Mixtures whose experts, or whose experts' matrices, several ranks share out: what they give and their gradients are
 // those of one rank. On a mesh of threads.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>

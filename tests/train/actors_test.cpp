@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an algorithm works with beside the policy: a reference, which is the policy without its adapters; and a rollout,
 // whose engine sleeps while the policy is trained.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/GradMode.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models with a head other than the vocabulary against the originals: logits, losses, gradients; packed as one by one,
 // two ranks as one.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "algos/embedding.h"
