@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/rope_table.h"
+
 namespace apus {
 
 namespace {
@@ -59,13 +61,18 @@ at::Tensor query_scale(const RopeSpec& spec, const at::Tensor& position) {
   return ((first_T / spec.original_positions).floor().log1p() * spec.query_beta + 1).to(at::kFloat);
 }
 
+std::vector<int> axes_of(const RopeSpec& spec, const Step& step) {
+  const bool three = step.position.dim() == 2;
+  return three && !spec.sections.empty() ? section_axes(spec)
+                                         : std::vector<int>(static_cast<size_t>((spec.dim + 1) / 2), 0);
+}
+
 Turn turn_of(const RopeSpec& spec, const Step& step) {
   const int64_t r = (spec.dim + 1) / 2, tokens = step.position.size(-1);
   const at::Tensor position = step.position.to(at::kCPU, at::kDouble).contiguous();
   const double* p = position.data_ptr<double>();
   const bool three = position.dim() == 2;
-  const std::vector<int> axis =
-      three && !spec.sections.empty() ? section_axes(spec) : std::vector<int>(static_cast<size_t>(r), 0);
+  const std::vector<int> axis = axes_of(spec, step);
   at::Tensor cos = at::empty({tokens, r}, at::kFloat), sin = at::empty({tokens, r}, at::kFloat);
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
 
@@ -91,11 +98,21 @@ Turn turn_of(const RopeSpec& spec, const Step& step) {
   const at::Device device = step.position.device();
   return {cos.to(device), sin.to(device), spec.query_beta > 0 ? query_scale(spec, position).to(device) : at::Tensor()};
 }
+// The same, made where the positions lie.
+Turn turn_there(const RopeSpec& spec, const Step& step) {
+  const RopeFrequencies f = rope_frequencies(spec, 0);
+  auto [cos, sin] = ops::rope_table(step.position, f.inverse, axes_of(spec, step), f.scale, spec.backwards);
+  return {std::move(cos), std::move(sin), spec.query_beta > 0 ? query_scale(spec, step.position) : at::Tensor()};
+}
 }  // namespace
 
 void fill_rope(const std::vector<RopeSpec>& specs, Step& step) {
   step.turns.clear();
-  for (const RopeSpec& spec : specs) step.turns.push_back(turn_of(spec, step));
+  const bool there = step.position.scalar_type() == at::kLong && ops::makes_rope_tables(step.position.device());
+  for (const RopeSpec& spec : specs)
+    step.turns.push_back(there && !follows_length(spec) && (spec.dim + 1) / 2 <= ops::kMostFrequencies
+                             ? turn_there(spec, step)
+                             : turn_of(spec, step));
 }
 
 }  // namespace apus

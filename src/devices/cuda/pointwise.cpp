@@ -7,6 +7,7 @@
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
 #include "ops/op.h"
+#include "ops/rope_table.h"
 
 namespace apus::cuda {
 
@@ -122,10 +123,33 @@ void store_kv(const at::Tensor& k_in, const at::Tensor& v_in, at::Tensor& k_cach
                   static_cast<int>(v.size(2)));
 }
 
+// As kernels/rope_table.cu has it.
+struct Frequencies {
+  float inverse[ops::kMostFrequencies];
+  unsigned char axis[ops::kMostFrequencies];
+};
+
+Pair rope_table(const at::Tensor& position_in, at::ArrayRef<double> inverse, at::IntArrayRef axis, double scale,
+                bool backwards) {
+  static const Kernel kernel("rope_table", "table");
+  const at::Tensor position = position_in.to(at::kLong).contiguous();
+  Frequencies f{};
+  for (size_t i = 0; i < inverse.size(); ++i)
+    f.inverse[i] = static_cast<float>(inverse[i]), f.axis[i] = static_cast<unsigned char>(axis[i]);
+  const int64_t tokens = position.size(-1), r = std::ssize(inverse);
+  const int64_t sizes[] = {tokens, r};
+  const at::TensorOptions wide = position.options().dtype(at::kFloat);
+  const at::Tensor cos = at::empty(sizes, wide), sin = at::empty(sizes, wide);
+  if (tokens > 0)
+    kernel(Extent{(tokens * r + kThreads - 1) / kThreads}, Extent{kThreads}, address(position), address(cos),
+           address(sin), f, static_cast<long long>(tokens), static_cast<int>(r), scale, backwards ? -1.0 : 1.0);
+  return {cos, sin};
+}
+
 }  // namespace
 
 std::vector<OwnOp> pointwise_ops() {
-  return {own<rope>("rope", kOwnKernel), own<swiglu>("swiglu", kOwnKernel),
+  return {own<rope>("rope", kOwnKernel), own<rope_table>("rope_table", kOwnKernel), own<swiglu>("swiglu", kOwnKernel),
           own<swiglu_backward>("swiglu_backward", kOwnKernel), own<store_kv>("store_kv", kOwnKernel)};
 }
 
