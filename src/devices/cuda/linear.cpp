@@ -11,6 +11,8 @@ namespace apus::cuda {
 
 namespace {
 
+using Wide = at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&);
+
 // A packed weight is the weight itself, or several on top of each other.
 at::Tensor pack_linear(at::TensorList weights, bool) {
   return weights.size() == 1 ? weights[0].detach() : at::cat(weights, 0);
@@ -24,7 +26,11 @@ at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const Op
 at::Tensor wide_linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
   static const VendorOp mm("aten::mm.dtype");
   static const bool there = mm.present(c10::DispatchKey::CUDA);
-  if (!there) return at::linear(x, weight, bias).to(at::kFloat);
+  const bool narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+  if (!there || !narrow || weight.scalar_type() != x.scalar_type()) {
+    static const auto reference = ops::handle<Wide>("apus::wide_linear");
+    return ops::call_reference(reference, x, weight, bias);
+  }
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
   const at::Tensor y = tensor(mm({x.reshape({-1, x.size(-1)}), weight.t(), at::kFloat})[0]).view(sizes);
