@@ -70,12 +70,13 @@ struct Pack {
   static constexpr int size = 16 / sizeof(T);
   float at[size];
 
-  __device__ void read(const T* from) {
+  __device__ void read(const T* from) { take(*reinterpret_cast<const uint4*>(from)); }
+  __device__ void take(uint4 raw) {
     union {
       uint4 raw;
       T value[size];
     } held;
-    held.raw = *reinterpret_cast<const uint4*>(from);
+    held.raw = raw;
 #pragma unroll
     for (int i = 0; i < size; ++i) at[i] = to_float(held.value[i]);
   }
