@@ -51,12 +51,12 @@ at::Tensor part(const at::Tensor& bytes, int64_t& offset, int64_t count, at::Sca
 
 }  // namespace
 
-RecordedDecode::RecordedDecode(at::TensorOptions options, int64_t block_size)
-    : options_(options), block_size_(block_size), kind_(kind_of(options.device())) {}
+RecordedDecode::RecordedDecode(at::TensorOptions options, int64_t block_size, Recorder recorder)
+    : options_(options), block_size_(block_size), recorder_(std::move(recorder)) {}
 RecordedDecode::~RecordedDecode() = default;
 
 bool RecordedDecode::possible(const Model& model, const KvCache& cache) const {
-  return !impossible_ && kind_.records() && !model.devices() && cache.spec().seats == 0;
+  return recorder_ && !impossible_ && !model.devices() && cache.spec().seats == 0;
 }
 
 void RecordedDecode::forget() { recorded_.clear(); }
@@ -66,7 +66,8 @@ std::unique_ptr<RecordedDecode::Recorded> RecordedDecode::blank(int64_t rows, in
   r->rows = rows, r->width = width;
   const int64_t bytes = rows * 2 * 8 + (2 * (rows + 1) + rows * width) * 4;
   const auto raw = at::TensorOptions().dtype(at::kByte);
-  r->host = at::empty({bytes}, raw.pinned_memory(true)), r->there = at::empty({bytes}, raw.device(options_.device()));
+  r->host = at::empty({bytes}, raw.pinned_memory(!options_.device().is_cpu())),
+  r->there = at::empty({bytes}, raw.device(options_.device()));
   int64_t offset = 0;
   r->inputs.id_T = part(r->there, offset, rows, at::kLong);
   Step& s = r->step;
@@ -127,9 +128,9 @@ void RecordedDecode::record(Recorded& r, const Model& model) {
   const Recording* sharing = nullptr;
   for (const auto& [key, other] : recorded_)
     if (other->work) sharing = other->work.get();
-  at::Tensor logits;
-  r.work = kind_.record([&] { logits = compute(r, model); }, sharing);
+  r.work = recorder_([this, &r, &model] { r.logits = compute(r, model); }, sharing);
   // Let go of: another recording may use the memory for its own results.
+  const at::Tensor logits = std::move(r.logits);
   r.logits = at::from_blob(logits.data_ptr(), logits.sizes(), logits.strides(), logits.options());
   r.recorded = true;
 }
