@@ -38,7 +38,7 @@ std::map<std::string, std::string> register_all() {
     return done;
   }
   for (const auto& group :
-       {norm_ops(), pointwise_ops(), paged_attention_ops(), linear_ops(), moe_ops(), optimizer_ops()})
+       {norm_ops(), pointwise_ops(), paged_attention_ops(), linear_ops(), moe_ops(), optimizer_ops(), draw_ops()})
     add(group);
   return done;
 }
