@@ -31,6 +31,7 @@ std::vector<OwnOp> norm_ops();
 std::vector<OwnOp> pointwise_ops();
 std::vector<OwnOp> paged_attention_ops();
 std::vector<OwnOp> linear_ops();
+std::vector<OwnOp> code_ops();
 std::vector<OwnOp> optimizer_ops();
 
 void register_ops();                             // once
