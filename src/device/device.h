@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +19,13 @@ namespace apus {
 
 struct Memory {
   int64_t total = 0, free = 0, peak = 0;  // bytes; peak since reset_peak()
+};
+
+// What a device was asked for once, and does again: it reads and writes the same memory each time.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void play() = 0;  // on the current stream
 };
 
 class Store;  // device/store.h
@@ -55,6 +63,13 @@ class DeviceKind {
   virtual std::string native_op(const std::string&) const { return ""; }
   virtual std::string library_version() const = 0;  // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
+  // What `work` asks of the current device, recorded without being done; it shares memory with `sharing`, so that of the
+  // two one runs at a time and leaves nothing behind that the other might not overwrite. Null: this kind records nothing.
+  // Throws when the work cannot be recorded: it waits for the device.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>&, const Recording* /*sharing*/) const {
+    return nullptr;
+  }
+  virtual bool records() const { return false; }
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;
   virtual std::vector<Status> status() const { return {}; }
   virtual Topology topology() const { return {}; }

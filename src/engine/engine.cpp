@@ -23,7 +23,8 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
       spec_(with_block_size(spec, model, options.device())),
       hooks_(std::move(hooks)),
       threads_(at::get_num_threads()),
-      builder_(options.device(), spec_.block_size) {
+      builder_(options.device(), spec_.block_size),
+      recorded_(options, spec_.block_size) {
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
@@ -179,6 +180,7 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
 // On all ranks or on none.
 void Engine::attach(const std::string& name, const std::string& dir) {
   const c10::InferenceMode off(false);  // its tensors are ordinary ones
+  recorded_.forget();
   if (!hooks_.line) return hooks_.load(name, dir);
   hooks_.line->tell({.kind = Order::Kind::LoadAdapter, .adapter = name, .folder = dir});
   try {
@@ -212,6 +214,7 @@ void Engine::sleep(int level) {
   run_on_thread([this, level] {
     scheduler_->suspend();
     if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Sleep, .level = level});
+    recorded_.forget();
     cache_.reset();
     if (draft_model_) draft_model_->drop_cache();
     if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
@@ -239,6 +242,7 @@ int64_t Engine::weights_changed() {
   int64_t version = 0;
   run_on_thread([&] {
     scheduler_->suspend();
+    recorded_.forget();
     if (model_) model_->forget_media();
     version = ++weights_;
   });

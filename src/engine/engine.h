@@ -13,6 +13,7 @@
 
 #include "engine/answer/text_engine.h"
 #include "engine/cache_size.h"
+#include "engine/recorded_decode.h"
 #include "engine/sampler.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/step_builder.h"
@@ -96,7 +97,12 @@ class Engine : public TextEngine {
   at::Tensor logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
                     const std::vector<std::string>& adapter_of_row);
   void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
-  void take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
+  // Logits of a step in which every sequence gets its next token, where the device has recorded such steps; undefined:
+  // it has not.
+  at::Tensor recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter);
+  using LogitsOf =
+      std::function<at::Tensor(const std::vector<int64_t>& rows, const std::vector<std::string>& adapter_of_row)>;
+  void take_samples(const StepPlan& plan, const LogitsOf& logits_of);
   std::vector<int64_t> give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void accept(const Sequence& sequence, TokenOut out, const std::string& error);
   const std::string& adapter_of(const Active& active) const;
@@ -120,6 +126,7 @@ class Engine : public TextEngine {
   std::unique_ptr<KvCache> cache_;           // none while asleep
   std::unique_ptr<DraftModel> draft_model_;  // with a cache of its own, whose blocks are those of cache_
   StepBuilder builder_;
+  RecordedDecode recorded_;
   Sampler sampler_;
   std::map<int64_t, Active> active_;
   std::vector<Leaving> leaving_;

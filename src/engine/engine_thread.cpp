@@ -204,13 +204,32 @@ void Engine::compute(const StepPlan& plan) {
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
   if (hooks_.line)
     hooks_.line->tell({.kind = Order::Kind::Step, .step = builder_.read(plan, cache_spec_.seats > 0, adapter)});
+  if (const at::Tensor known_RV = recorded_logits(plan, adapter); known_RV.defined()) {
+    scheduler_->advance(plan);
+    return take_samples(plan, [&](const auto&, const auto&) { return known_RV; });
+  }
   auto [inputs, step] = builder_(plan, *cache_, adapter);
   const at::Tensor hidden_TD = model_->forward(inputs, step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
   const std::vector<int64_t> told = give_numbers(plan, hidden_TD, step);
-  take_samples(plan, hidden_TD, step);
+  take_samples(plan, [&, &s = step](const auto& rows, const auto& adapter_of_row) {
+    return logits(hidden_TD, rows, s, adapter_of_row);
+  });
   for (const int64_t id : told) finish(id, Finish::Stop);  // the plan's sequences are used up to here
+}
+
+at::Tensor Engine::recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter) {
+  const auto plain = [&](const StepPlan::Item& item) {
+    return item.last && item.count == 1 && item.sequence->media.empty() &&
+           !active_.at(item.sequence->id).request.embedding;
+  };
+  const bool alike = adapter.empty() || std::all_of(adapter.begin(), adapter.end(),
+                                                    [&](const std::string& name) { return name == adapter[0]; });
+  if (hooks_.line || !alike || !recorded_.possible(*model_, *cache_) ||
+      !std::all_of(plan.items.begin(), plan.items.end(), plain))
+    return {};
+  return recorded_(*model_, *cache_, builder_.read(plan, /*seats=*/false, adapter), adapter.empty() ? "" : adapter[0]);
 }
 
 // Through the head, on all ranks: `rows` rise.
@@ -283,7 +302,7 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
 
 // Guesses of the plan are checked one behind the other: a guess is right when it is what its row chooses, as if it had
 // been alone.
-void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
+void Engine::take_samples(const StepPlan& plan, const LogitsOf& logits_of) {
   struct Place {
     int64_t id, row;
   };
@@ -302,7 +321,7 @@ void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, con
     }
   }
   if (places.empty()) return;
-  const at::Tensor logits_RV = logits(hidden_TD, wanted_rows, step, adapter_of_row);
+  const at::Tensor logits_RV = logits_of(wanted_rows, adapter_of_row);
   while (!places.empty()) {
     std::vector<int64_t> drawn;
     std::vector<SampleRow> rows;
@@ -406,6 +425,7 @@ void Engine::detach_unused() {
     const Leaving gone = std::move(leaving_[i]);
     leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
     try {
+      recorded_.forget();
       if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::UnloadAdapter, .adapter = gone.name});
       hooks_.unload(gone.name);
       gone.done->set_value();

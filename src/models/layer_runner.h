@@ -41,5 +41,8 @@ class LayerRunner {
 
 // Positions where the step has none, rotary tables, embedding, layers, final norm -> hidden_TD.
 at::Tensor run_layers(const Model& model, const Inputs& in, Step& s, LayerRunner& runner);
+// Its two halves: what the step's numbers mean, and what is computed with it.
+void prepare_step(const Model& model, const Inputs& in, Step& s, LayerRunner& runner);
+at::Tensor run_prepared(const Model& model, const Inputs& in, const Step& s, LayerRunner& runner);
 
 }  // namespace apus

@@ -13,7 +13,7 @@ using namespace ops::attention_signature;
 Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
              const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
              double softcap, const OptionalTensor& sinks) {
-  if (flash_takes(q, v, causal, window, softcap, sinks))
+  if (flash_takes(q, v.size(2), causal, window, softcap, sinks))
     return flash_forward(q, k, v, {cu_q, cu_k, max_q, max_k}, {scale, causal, window});
   static const auto reference = ops::handle<Forward>("apus::attention");
   return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
@@ -23,7 +23,7 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
                 int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
                 const OptionalTensor& sinks) {
-  if (flash_takes(q, v, causal, window, softcap, sinks))
+  if (flash_takes(q, v.size(2), causal, window, softcap, sinks))
     return flash_backward(grad, q, k, v, out, lse, {cu_q, cu_k, max_q, max_k}, {scale, causal, window});
   static const auto reference = ops::handle<Backward>("apus::attention_backward");
   return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window,

@@ -16,6 +16,7 @@
 #include "devices/cuda/nccl.h"
 #include "devices/cuda/nvml.h"
 #include "devices/cuda/ops.h"
+#include "devices/cuda/recording.h"
 #include "tensor/compat.h"
 
 namespace apus {
@@ -35,6 +36,7 @@ class CudaKind final : public DeviceKind {
   c10::DeviceType type() const override { return c10::kCUDA; }
   int priority() const override { return 10; }
   std::string visibility_env() const override { return "CUDA_VISIBLE_DEVICES"; }
+  int64_t cache_block() const override { return 64; }
   bool available(std::string* why_not) override {
     // device_count() throws nothing: 0 when the driver is absent or too old.
     if (count() > 0) return true;
@@ -45,7 +47,8 @@ class CudaKind final : public DeviceKind {
   }
   void open(int index) override {
     try {
-      at::globalContext().lazyInitCUDA();
+      at::globalContext().defaultGenerator(
+          c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)));  // starts CUDA
       const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
       c10::cuda::device_synchronize();  // the context is made here rather than in the middle of a step
     } catch (const c10::Error& e) {
@@ -74,6 +77,10 @@ class CudaKind final : public DeviceKind {
   void synchronize(int index) const override {
     const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
     c10::cuda::device_synchronize();
+  }
+  bool records() const override { return true; }
+  std::unique_ptr<Recording> record(const std::function<void()>& work, const Recording* sharing) const override {
+    return cuda::record(work, sharing);
   }
   void seed(uint64_t seed) override {
     for (int i = 0; i < count(); ++i) {

@@ -37,11 +37,11 @@ bool has_flash() {
          backward_op().takes("window_size_left");
 }
 
-bool flash_takes(const at::Tensor& q, const at::Tensor& v, bool causal, int64_t window, double softcap,
+bool flash_takes(const at::Tensor& q, int64_t value_size, bool causal, int64_t window, double softcap,
                  const OptionalTensor& sinks) {
   if (softcap > 0 || sinks.has_value() || q.size(0) == 0) return false;
   const bool half = q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16;
-  return half && q.size(2) % 8 == 0 && q.size(2) <= 256 && v.size(2) == q.size(2) &&
+  return half && q.size(2) % 8 == 0 && q.size(2) <= 256 && value_size == q.size(2) &&
          (causal ? window >= 0 : window == 0);
 }
 

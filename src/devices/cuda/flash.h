@@ -12,7 +12,7 @@ namespace apus::cuda {
 
 bool has_flash();
 // Two bytes a number, heads of up to 256, and nothing that bends scores.
-bool flash_takes(const at::Tensor& q, const at::Tensor& v, bool causal, int64_t window, double softcap,
+bool flash_takes(const at::Tensor& q, int64_t value_size, bool causal, int64_t window, double softcap,
                  const OptionalTensor& sinks);
 
 // Cumulative lengths [S + 1] int32, and the longest run of each.

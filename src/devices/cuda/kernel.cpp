@@ -109,9 +109,23 @@ void* Kernel::function(int device) const {
   return found;
 }
 
+namespace {
+// The driver's functions work in the context of the calling thread, which a thread that nobody has used has not.
+int device_of_thread() {
+  const int device = c10::cuda::current_device();
+  thread_local bool bound = false;
+  if (!bound) {
+    C10_CUDA_CHECK(cudaSetDevice(device));
+    C10_CUDA_CHECK(cudaFree(nullptr));  // before CUDA 12 it is this that makes the context
+    bound = true;
+  }
+  return device;
+}
+}  // namespace
+
 void Kernel::launch(Extent grid, Extent block, void** arguments) const {
   const auto n = [](int64_t x) { return static_cast<unsigned>(x); };
-  const int device = c10::cuda::current_device();
+  const int device = device_of_thread();
   const int error = driver().launch(function(device), n(grid.x), n(grid.y), n(grid.z), n(block.x), n(block.y),
                                     n(block.z), 0, c10::cuda::getCurrentCUDAStream().stream(), arguments, nullptr);
   require(error == 0, Fault::Device, "the kernel ", file_, "/", name_, " does not start (grid ", grid.x, " x ", grid.y,

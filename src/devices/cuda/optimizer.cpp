@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW's step, and the gradients' norm without a wait for each tensor.
-#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/stack.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +19,7 @@ namespace {
 
 using Adamw = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, const OptionalTensor&, double, double,
                    double, double, double, int64_t, double, int64_t);
+using SumOfSquares = at::Tensor(at::TensorList);
 
 // As kernels/adamw.cu has it.
 struct Step {
@@ -66,17 +67,41 @@ void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor&
          static_cast<long long>(count));
 }
 
-// Norms of all tensors of a device at once, then one number to the host.
+// Of all tensors of a device in one row of sums, added up by one operator: one number goes to the host.
+double sum_there(const std::vector<at::Tensor>& tensors) {
+  static const TypedKernel kernel("sum_of_squares", "sums");
+  constexpr int64_t kThreads = 256, kEach = kThreads * 64, kMostBlocks = 1024;
+  const auto blocks_of = [&](const at::Tensor& t) { return std::min(kMostBlocks, (t.numel() + kEach - 1) / kEach); };
+  int64_t all = 0;
+  for (const at::Tensor& t : tensors) all += blocks_of(t);
+  const at::Tensor sums = at::empty({all}, tensors[0].options().dtype(at::kDouble));
+  auto* out = static_cast<double*>(sums.data_ptr());
+  for (const at::Tensor& t : tensors) {
+    const int64_t blocks = blocks_of(t);
+    kernel.of(t.scalar_type())(Extent{blocks}, Extent{kThreads}, address(t), out, static_cast<long long>(t.numel()));
+    out += blocks;
+  }
+  return sums.sum().item<double>();
+}
+
 at::Tensor sum_of_squares(at::TensorList tensors) {
-  std::map<at::Device, std::vector<at::Tensor>, bool (*)(const at::Device&, const at::Device&)> by_device(
-      [](const at::Device& a, const at::Device& b) { return a.index() < b.index(); });
-  for (const at::Tensor& t : tensors)
-    if (t.numel() > 0) by_device[t.device()].push_back(t.detach());
+  std::map<int, std::vector<at::Tensor>> by_device;
+  std::vector<at::Tensor> others;
+  for (const at::Tensor& t : tensors) {
+    if (t.numel() == 0) continue;
+    if (is_narrow_or_float(t.scalar_type()))
+      by_device[t.device().index()].push_back(t.detach().contiguous());
+    else
+      others.push_back(t);
+  }
   double sum = 0;
-  for (const auto& [device, own] : by_device) {
-    std::vector<at::Tensor> norms = at::_foreach_norm(own, 2);
-    for (at::Tensor& n : norms) n = n.to(at::kDouble);
-    sum += at::stack(norms).square().sum().item<double>();
+  for (const auto& [index, own] : by_device) {
+    const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
+    sum += sum_there(own);
+  }
+  if (!others.empty()) {
+    static const auto reference = ops::handle<SumOfSquares>("apus::sum_of_squares");
+    sum += ops::call_reference(reference, others).item<double>();
   }
   return at::scalar_tensor(sum, at::TensorOptions(at::kCPU).dtype(at::kDouble));
 }
@@ -84,7 +109,7 @@ at::Tensor sum_of_squares(at::TensorList tensors) {
 }  // namespace
 
 std::vector<OwnOp> optimizer_ops() {
-  return {own<adamw>("adamw", kOwnKernel), own<sum_of_squares>("sum_of_squares", "libtorch, all tensors at once")};
+  return {own<adamw>("adamw", kOwnKernel), own<sum_of_squares>("sum_of_squares", kOwnKernel)};
 }
 
 }  // namespace apus::cuda

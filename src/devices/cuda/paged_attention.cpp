@@ -29,6 +29,7 @@ constexpr int64_t kFew = 8;       // tokens of a sequence that are decoded rathe
 constexpr int64_t kFewest = 64;   // keys that are worth a block of their own
 constexpr int64_t kBlocks = 528;  // that keep a large GPU busy
 constexpr int64_t kMostSplits = 64;
+constexpr int64_t kKeysOfMatrix = 16;  // that lie in one block
 
 // As kernels/paged_attention.cu has them.
 struct Cache {
@@ -69,6 +70,13 @@ const TypedKernel& attend_kernel(const Shape& shape) {
   return *kernel;
 }
 
+// Null: heads of another form than the kernel by matrices is for.
+const TypedKernel* matrix_kernel(int64_t size) {
+  static const TypedKernel of_64("paged_attention", "attend_in_matrices", ", 64"),
+      of_128("paged_attention", "attend_in_matrices", ", 128");
+  return size == 64 ? &of_64 : size == 128 ? &of_128 : nullptr;
+}
+
 struct Call {
   const at::Tensor &q, &k_cache, &v_cache, &cu_q, &cu_k, &table;
   int64_t max_q, max_k;
@@ -100,7 +108,10 @@ void decode(const Call& c, int64_t most_queries, const at::Tensor& out) {
   static const TypedKernel join("paged_attention", "join");
   const auto type = c.q.scalar_type();
   const int64_t rows = std::min(c.max_q, most_queries) * (c.heads() / c.kv_heads());
-  const Shape shape = shape_for(c.head_packs(), rows);
+  const bool by_matrices = type != at::kFloat && c.k_cache.size(3) == c.v_cache.size(3) &&
+                           matrix_kernel(c.k_cache.size(3)) && c.k_cache.size(1) % kKeysOfMatrix == 0;
+  const Shape shape = by_matrices ? Shape{.lanes = 32, .packs = 1, .rows = 16} : shape_for(c.head_packs(), rows);
+  const TypedKernel& attend = by_matrices ? *matrix_kernel(c.k_cache.size(3)) : attend_kernel(shape);
   const int64_t row_groups = (rows + shape.rows - 1) / shape.rows, blocks = c.sequences() * c.kv_heads() * row_groups;
   const int64_t splits =
       std::clamp<int64_t>(kBlocks / blocks, 1, std::min(kMostSplits, (c.max_k + kFewest - 1) / kFewest));
@@ -115,10 +126,10 @@ void decode(const Call& c, int64_t most_queries, const at::Tensor& out) {
                     n(c.v_cache.size(3)),  c.k_cache.stride(1), c.v_cache.stride(1), n(c.k_cache.stride(2)),
                     n(c.v_cache.stride(2))};
   const Rule rule{static_cast<float>(c.scale), static_cast<float>(c.softcap), n(c.window)};
-  attend_kernel(shape).of(type)(Extent{splits, c.kv_heads() * row_groups, c.sequences()}, Extent{128}, address(c.q),
-                                address(c.k_cache), address(c.v_cache), cache, rule,
-                                static_cast<long long>(c.q.stride(0)), n(c.q.stride(1)), address(part), address(sums),
-                                address(out), address(sinks), n(row_groups), n(most_queries));
+  attend.of(type)(Extent{splits, c.kv_heads() * row_groups, c.sequences()}, Extent{128}, address(c.q),
+                  address(c.k_cache), address(c.v_cache), cache, rule, static_cast<long long>(c.q.stride(0)),
+                  n(c.q.stride(1)), address(part), address(sums), address(out), address(sinks), n(row_groups),
+                  n(most_queries));
   if (splits > 1)
     join.of(type)(Extent{places}, Extent{128}, address(part), address(sums), address(out), address(sinks), cache,
                   n(splits));
@@ -184,8 +195,8 @@ at::Tensor paged(const at::Tensor& q_in, const at::Tensor& k_cache, const at::Te
                  bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
   const at::Tensor q = q_in.stride(2) == 1 ? q_in : q_in.contiguous();
   const Call c{q, k_cache, v_cache, cu_q, cu_k, table, max_q, max_k, scale, window, softcap, sinks};
-  const bool flash =
-      has_flash() && flash_takes(q, v_cache, causal, window, softcap, sinks) && k_cache.size(3) == v_cache.size(3);
+  const bool flash = has_flash() && flash_takes(q, v_cache.size(3), causal, window, softcap, sinks) &&
+                     k_cache.size(3) == v_cache.size(3);
   constexpr int64_t kMostOwn = 64;  // tokens of a sequence up to which the kernel is quicker than the reference
   if (!causal || window < 0 || !takes(c) || (max_q > kMostOwn && !flash)) {
     static const auto reference = ops::handle<Paged>("apus::paged_attention");

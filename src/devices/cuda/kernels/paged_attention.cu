@@ -151,20 +151,185 @@ __global__ void __launch_bounds__(128) attend(const T* q, const T* k_cache, cons
   }
 }
 
-// What the blocks of a row found: one block a query and head.
+// The same for heads of kSize numbers of two bytes, keys' and values' alike, by the warp's matrix products: a block takes 16
+// rows, a warp 16 keys at a time, which lie in one block of the cache. Which of a head's numbers a lane holds follows from
+// reading sixteen bytes at a time: products do not mind the order of what they sum up, and a column of the result is where
+// its values came from.
+template <class T, int kSize>
+__global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k_cache, const T* v_cache, Cache c,
+                                                          Rule rule, long long q_token, int q_head, float* part,
+                                                          float* part_sums, T* out, const float* sinks, int row_groups,
+                                                          int most_queries) {
+  constexpr int kWarps = 4, kKeys = 16, kRows = 16, kChunks = kSize / 32, kHalves = kSize / 64, kApart = kSize + 4;
+  __shared__ float all_top[kWarps][kRows], all_total[kWarps][kRows];
+  __shared__ __align__(16) float all_sum[kWarps][kRows * kApart];
+  const int sequence = blockIdx.z, kv_head = blockIdx.y / row_groups, split = blockIdx.x, splits = gridDim.x;
+  const int first_query = c.cu_q[sequence], queries = c.cu_q[sequence + 1] - first_query;
+  const int keys = c.cu_k[sequence + 1] - c.cu_k[sequence];
+  const int each = c.heads / c.kv_heads, rows = queries * each, first_row = blockIdx.y % row_groups * kRows;
+  if (first_row >= rows || queries > most_queries) return;
+  const int last_row = min(first_row + kRows, rows) - 1;
+  const int first_place = keys - queries + first_row / each, last_place = keys - queries + last_row / each;
+  const int low = rule.window > 0 ? max(0, first_place - rule.window + 1) / kKeys * kKeys : 0, high = last_place + 1;
+  const int stretch = kWarps * kKeys, shares = (high - low + stretch - 1) / stretch;
+  const int share = (shares + splits - 1) / splits * stretch;
+  const int begin = low + split * share, end = min(begin + share, high);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+  const auto place_of = [&](int row) {
+    return static_cast<long long>(first_query + row / each) * c.heads + kv_head * each + row % each;
+  };
+  if (begin >= end) {  // a short sequence: there is nothing for this block
+    if (threadIdx.x <= last_row - first_row) {
+      const long long at = (place_of(first_row + threadIdx.x) * splits + split) * 2;
+      if (splits > 1) part_sums[at] = kNone, part_sums[at + 1] = 0;
+    }
+    return;
+  }
+
+  uint4 query[2][kChunks];
+  int mine[2];  // the places of this lane's two rows
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = min(first_row + g + 8 * r, rows - 1);
+    mine[r] = keys - queries + row / each;
+    const T* const from = q + (first_query + row / each) * q_token + (kv_head * each + row % each) * q_head;
+#pragma unroll
+    for (int n = 0; n < kChunks; ++n) query[r][n] = *reinterpret_cast<const uint4*>(from + n * 32 + t * 8);
+  }
+  float sum[kHalves][8][4] = {}, largest[2] = {kNone, kNone}, total[2] = {0, 0};
+
+  const int* const table = c.table + static_cast<long long>(sequence) * c.table_width;
+  for (int base = begin + warp * kKeys; base < end; base += stretch) {
+    const long long row = static_cast<long long>(table[base / c.block]) * c.block + base % c.block;
+    const T* const key = k_cache + row * c.k_row + kv_head * c.k_head;
+    const T* const value = v_cache + row * c.v_row + kv_head * c.v_head;
+    uint4 k[2][kChunks], v[kHalves][4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int n = 0; n < kChunks; ++n)
+        k[half][n] = *reinterpret_cast<const uint4*>(key + (half * 8 + g) * c.k_row + n * 32 + t * 8);
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h)
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        v[h][n] = *reinterpret_cast<const uint4*>(value + (n / 2 * 8 + t * 2 + n % 2) * c.v_row + h * 64 + g * 8);
+
+    float score[2][4] = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int n = 0; n < kChunks; ++n) {
+        const uint4 a = query[0][n], b = query[1][n], on = k[half][n];
+        const unsigned front[4] = {a.x, b.x, a.y, b.y}, back[4] = {a.z, b.z, a.w, b.w};
+        multiply(T{}, score[half], front, on.x, on.y);
+        multiply(T{}, score[half], back, on.z, on.w);
+      }
+    float top[2] = {largest[0], largest[1]};
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int place = base + half * 8 + t * 2 + i % 2, r = i / 2;
+        float s = score[half][i] * rule.scale;
+        if (rule.softcap > 0) s = rule.softcap * tanhf(s / rule.softcap);
+        const bool seen =
+            place < end && place <= mine[r] && (rule.window <= 0 || mine[r] - place < rule.window);
+        score[half][i] = seen ? s : kNone;
+        top[r] = fmaxf(top[r], score[half][i]);
+      }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
+      top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
+      const float less = __expf(largest[r] - top[r]);
+      largest[r] = top[r], total[r] *= less;
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h)
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[h][j][2 * r] *= less, sum[h][j][2 * r + 1] *= less;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        score[half][i] = score[half][i] > kNone ? __expf(score[half][i] - top[i / 2]) : 0.f;
+        total[i / 2] += score[half][i];
+      }
+    const unsigned weight[4] = {pair(T{}, score[0][0], score[0][1]), pair(T{}, score[0][2], score[0][3]),
+                                pair(T{}, score[1][0], score[1][1]), pair(T{}, score[1][2], score[1][3])};
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      const unsigned of[4][4] = {{v[h][0].x, v[h][0].y, v[h][0].z, v[h][0].w},
+                                 {v[h][1].x, v[h][1].y, v[h][1].z, v[h][1].w},
+                                 {v[h][2].x, v[h][2].y, v[h][2].z, v[h][2].w},
+                                 {v[h][3].x, v[h][3].y, v[h][3].z, v[h][3].w}};
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const unsigned side = j % 2 ? 0x7632 : 0x5410;  // the upper or the lower number of both
+        multiply(T{}, sum[h][j], weight, __byte_perm(of[0][j / 2], of[1][j / 2], side),
+                 __byte_perm(of[2][j / 2], of[3][j / 2], side));
+      }
+    }
+  }
+
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
+    total[r] += __shfl_xor_sync(0xffffffffu, total[r], 2);
+    if (t == 0) all_top[warp][g + 8 * r] = largest[r], all_total[warp][g + 8 * r] = total[r];
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float4* const to =
+            reinterpret_cast<float4*>(&all_sum[warp][(g + 8 * r) * kApart + h * 64 + (t * 2 + i) * 8]);
+        to[0] = {sum[h][0][2 * r + i], sum[h][1][2 * r + i], sum[h][2][2 * r + i], sum[h][3][2 * r + i]};
+        to[1] = {sum[h][4][2 * r + i], sum[h][5][2 * r + i], sum[h][6][2 * r + i], sum[h][7][2 * r + i]};
+      }
+  }
+  __syncthreads();
+  for (int n = threadIdx.x; n < (last_row - first_row + 1) * kSize; n += blockDim.x) {
+    const int r = n / kSize, i = n % kSize;
+    float top = kNone, x = 0, divisor = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) top = fmaxf(top, all_top[w][r]);
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float less = __expf(all_top[w][r] - top);
+      x += all_sum[w][r * kApart + i] * less, divisor += all_total[w][r] * less;
+    }
+    const long long place = place_of(first_row + r);
+    if (splits > 1) {
+      part[(place * splits + split) * kSize + i] = x;
+      if (i == 0) part_sums[(place * splits + split) * 2] = top, part_sums[(place * splits + split) * 2 + 1] = divisor;
+    } else {
+      if (sinks) divisor += __expf(sinks[place % c.heads] - top);
+      set(out[place * kSize + i], divisor > 0 ? x / divisor : 0.f);
+    }
+  }
+}
+
+// What the blocks of a row found: one block a query and head. kMost: of splits.
 template <class T>
 __global__ void join(const float* part, const float* part_sums, T* out, const float* sinks, Cache c, int splits) {
+  constexpr int kMost = 64;
+  __shared__ float share[kMost];
   const long long place = blockIdx.x;
-  const int head = place % c.heads;
-  float top = sinks ? sinks[head] : kNone;
+  float top = sinks ? sinks[place % c.heads] : kNone;
   for (int s = 0; s < splits; ++s) top = fmaxf(top, part_sums[(place * splits + s) * 2]);
-  float total = sinks ? __expf(sinks[head] - top) : 0.f;
-  for (int s = 0; s < splits; ++s)
-    total += part_sums[(place * splits + s) * 2 + 1] * __expf(part_sums[(place * splits + s) * 2] - top);
+  float total = sinks ? __expf(sinks[place % c.heads] - top) : 0.f;
+  for (int s = 0; s < splits; ++s) {
+    const float own = part_sums[(place * splits + s) * 2 + 1], less = __expf(part_sums[(place * splits + s) * 2] - top);
+    total += own * less;
+    if (threadIdx.x == 0) share[s] = own > 0 ? less : 0.f;
+  }
+  __syncthreads();
   for (int i = threadIdx.x; i < c.v_size; i += blockDim.x) {
     float x = 0;
     for (int s = 0; s < splits; ++s)
-      x += part[(place * splits + s) * c.v_size + i] * __expf(part_sums[(place * splits + s) * 2] - top);
+      if (share[s] > 0) x += part[(place * splits + s) * c.v_size + i] * share[s];
     set(out[place * c.v_size + i], total > 0 ? x / total : 0.f);
   }
 }

@@ -26,6 +26,19 @@ __device__ inline unsigned short bf16_bits(float x) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
+
+// By a warp: sum [16, 8] += a [16, 16] b [16, 8]. Lane 4 g + t holds of a, in pairs, (g, 2t), (g + 8, 2t), (g, 2t + 8),
+// (g + 8, 2t + 8); of b the columns g, rows 2t and 2t + 8; of the sum (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+__device__ inline void multiply(bf16, float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ inline void multiply(f16, float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 #endif
 
 __device__ inline float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
@@ -34,6 +47,14 @@ __device__ inline float to_float(float x) { return x; }
 __device__ inline void set(float& to, float x) { to = x; }
 __device__ inline void set(bf16& to, float x) { to.bits = bf16_bits(x); }
 __device__ inline void set(f16& to, float x) { to.bits = f16_bits(x); }
+
+// Two numbers side by side.
+__device__ inline unsigned pair(bf16, float low, float high) {
+  return bf16_bits(low) | static_cast<unsigned>(bf16_bits(high)) << 16;
+}
+__device__ inline unsigned pair(f16, float low, float high) {
+  return f16_bits(low) | static_cast<unsigned>(f16_bits(high)) << 16;
+}
 
 // x as T holds it.
 template <class T>
@@ -49,12 +70,13 @@ struct Pack {
   static constexpr int size = 16 / sizeof(T);
   float at[size];
 
-  __device__ void read(const T* from) {
+  __device__ void read(const T* from) { take(*reinterpret_cast<const uint4*>(from)); }
+  __device__ void take(uint4 raw) {
     union {
       uint4 raw;
       T value[size];
     } held;
-    held.raw = *reinterpret_cast<const uint4*>(from);
+    held.raw = raw;
 #pragma unroll
     for (int i = 0; i < size; ++i) at[i] = to_float(held.value[i]);
   }
