@@ -32,6 +32,7 @@ std::vector<OwnOp> pointwise_ops();
 std::vector<OwnOp> paged_attention_ops();
 std::vector<OwnOp> linear_ops();
 std::vector<OwnOp> moe_ops();
+std::vector<OwnOp> code_ops();
 std::vector<OwnOp> optimizer_ops();
 std::vector<OwnOp> draw_ops();
 
