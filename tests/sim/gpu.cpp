@@ -296,8 +296,8 @@ void prepare(Thread& thread) {
   thread.state = State::Ready;
 }
 
-// Threads that were left in the middle of a kernel: what they did comes before what the host does next, and who begins anew
-// in their place is another one.
+// Threads that were left in the middle of a kernel: what they did comes before what the host does next, and who begins
+// anew in their place is another one.
 __attribute__((no_sanitize("thread"))) void forget_threads() {
 #ifdef APUS_SEES_RACES
   for (Thread& thread : machine.threads) {
