@@ -39,7 +39,8 @@ int64_t power_of_two(int64_t least, int64_t n) {
   return power;
 }
 
-constexpr int64_t kLeastWidth = 16;  // blocks of a sequence
+constexpr int64_t kLeastWidth = 16;     // blocks of a sequence
+constexpr size_t kMostRecordings = 96;  // with many adapters there could be any number
 
 // A part of the bytes as numbers.
 at::Tensor part(const at::Tensor& bytes, int64_t& offset, int64_t count, at::ScalarType type) {
@@ -139,7 +140,9 @@ at::Tensor RecordedDecode::operator()(const Model& model, KvCache& cache, const 
                                       const std::string& adapter) {
   const int64_t sequences = std::ssize(n.begin), rows = rounded_up(sequences),
                 width = power_of_two(kLeastWidth, std::ssize(n.blocks) / sequences);
-  std::unique_ptr<Recorded>& known = recorded_[{rows, width, n.routed, adapter}];
+  const Key key{rows, width, n.routed, adapter};
+  if (recorded_.size() >= kMostRecordings && !recorded_.contains(key)) recorded_.clear();
+  std::unique_ptr<Recorded>& known = recorded_[key];
   if (!known) {
     known = blank(rows, width, cache);
     for (Step* s : {&known->step, &known->head_step}) {
