@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Neighbouring layers (q, k, v; gate, up) as one product, logits in f32 from products in a narrow type, and products of
 // a few rows, which are bound by how fast the weight is read.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
