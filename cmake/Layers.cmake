@@ -34,6 +34,7 @@ set(APUS_HOST_FILES
     checkpoint/run_folder.cpp
     checkpoint/vector_files.cpp
     devices/cpu/host.cpp
+    devices/cuda/code_order.cpp
     devices/cuda/nvml.cpp
     devices/cuda/nvrtc.cpp
     nn/rope_spec.cpp

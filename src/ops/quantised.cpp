@@ -61,9 +61,11 @@ at::Tensor plain_codes_reference(const at::Tensor& codes, int64_t, int64_t) { no
 
 constexpr int64_t kRowsAtOnce = 32;                  // of a thread
 constexpr int64_t kTileElements = int64_t{1} << 20;  // two or four MB: it stays in a cache
+constexpr int64_t kLargeTile = int64_t{1} << 27;     // of a device that gains from large products: most weights are one
 
 int64_t tile_rows(const at::Tensor& weight) {
-  const int64_t rows = kTileElements / weight.size(1) / kRowsAtOnce * kRowsAtOnce;
+  const int64_t elements = weight.device().is_cpu() ? kTileElements : kLargeTile;
+  const int64_t rows = elements / weight.size(1) / kRowsAtOnce * kRowsAtOnce;
   return std::max(kRowsAtOnce, rows);
 }
 
@@ -174,7 +176,8 @@ const at::Tensor& matrix_in(const at::Tensor& stack, int64_t index) {
 
 bool multiplies_codes(c10::Device device, at::ScalarType type) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("apus::coded_linear", "");
-  return type == at::kBFloat16 && op.hasKernelForDispatchKey(c10::computeDispatchKey(type, kNone, device));
+  const bool narrow = type == at::kBFloat16 || (type == at::kHalf && !device.is_cpu());
+  return narrow && op.hasKernelForDispatchKey(c10::computeDispatchKey(type, kNone, device));
 }
 
 bool is_quantised(const at::Tensor& weight) { return held_in(weight) != nullptr; }

@@ -79,8 +79,9 @@ int64_t labels_of_adapter(const Json& config, const std::string& adapter) {
 void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const OpenedAdapter& adapter,
           const quant::Wish& quantise) {
   const TensorFolder source(folder);
-  const auto quantised =
-      how.dtype == at::kBFloat16 ? held_weights(config, quantise, folder) : quantised_weights(config, quantise, folder);
+  const auto quantised = how.dtype == at::kBFloat16 || ops::multiplies_codes(how.device, how.dtype)
+                             ? held_weights(config, quantise, folder)
+                             : quantised_weights(config, quantise, folder);
   how.quantised = quantised.get();
   // Until the adapter, which brings it, is loaded.
   if (model.head_kind() == Head::Scalar && labels_of_adapter(config, adapter.folder) > 0)
@@ -98,9 +99,8 @@ void fill(Model& model, const Json& config, const std::string& folder, LoadOptio
 LoadOptions load_options(const LoadedModel& loaded, const EngineOptions* engine) {
   const bool int8 = engine && engine->quant_compute == "int8";
   if (engine)
-    require(engine->engine.cache_type == "auto" || ops::multiplies_codes(loaded.device.device, at::kBFloat16),
-            Fault::Usage, "--kv_cache_dtype ", engine->engine.cache_type, " is not available on ",
-            loaded.device.kind->name(), ": leave it out");
+    require(engine->engine.cache_type == "auto" || loaded.device.device.is_cpu(), Fault::Usage, "--kv_cache_dtype ",
+            engine->engine.cache_type, " is not available on ", loaded.device.kind->name(), ": leave it out");
   return {.dtype = loaded.dtype,
           .device = loaded.device.device,
           .products = int8 ? ops::Products::Int8 : ops::Products::Exact,

@@ -31,6 +31,8 @@ std::vector<OwnOp> norm_ops();
 std::vector<OwnOp> pointwise_ops();
 std::vector<OwnOp> paged_attention_ops();
 std::vector<OwnOp> linear_ops();
+std::vector<OwnOp> moe_ops();
+std::vector<OwnOp> code_ops();
 std::vector<OwnOp> optimizer_ops();
 std::vector<OwnOp> draw_ops();
 

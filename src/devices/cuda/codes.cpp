@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers and tables whose weights are held as codes (ops/quantised.h). Few rows are multiplied by the codes as
+// they are; for many the weight is made plain, a part at a time where it is large, and multiplied by cuBLAS.
+#include <ATen/OpaqueTensorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "devices/cuda/code_order.h"
+#include "devices/cuda/ops.h"
+#include "devices/cuda/typed.h"
+#include "ops/op.h"
+#include "ops/quantised.h"
+
+namespace apus::cuda {
+
+namespace {
+
+constexpr int64_t kRowsOfProduct = 64;               // up to here codes are multiplied as they are
+constexpr int64_t kPlainBytes = int64_t{256} << 20;  // that are made plain at a time
+
+// What stands for a weight: a tensor of its bytes that only the operators here understand.
+struct HeldCodes {
+  CodeOrder order;
+  at::Tensor packed;
+  at::ScalarType type;  // of the weight
+
+  KernelCodes kernel() const { return order.at(packed.data_ptr()); }
+  int64_t columns() const { return order.columns; }
+};
+using CodesImpl = at::OpaqueTensorImpl<HeldCodes>;
+
+const HeldCodes& held_in(const at::Tensor& codes) {
+  auto* const impl = codes.has_storage() ? nullptr : dynamic_cast<CodesImpl*>(codes.unsafeGetTensorImpl());
+  require(impl, Fault::Bug, "these are no codes of a weight");
+  return impl->opaque_handle();
+}
+
+// Products are exact: there is nothing to gain from eight bits.
+at::Tensor pack_codes(const at::Tensor& weight, bool) {
+  const quant::Matrix* const matrix = ops::matrix_of(weight);
+  require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
+  auto order = is_narrow_or_float(weight.scalar_type()) ? CodeOrder::of(*matrix) : std::nullopt;
+  if (!order) return at::empty({0}, at::kByte);
+  const at::Tensor host = at::empty({order->bytes}, at::kByte);
+  order->pack(*matrix, host.data_ptr<uint8_t>(),
+              [](int64_t count, const auto& f) { at::parallel_for(0, count, 1, f); });
+  const int64_t sizes[] = {order->bytes};
+  const c10::Device device = weight.device();
+  return at::detail::make_tensor<CodesImpl>(
+      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(),
+      device, HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
+}
+
+at::Tensor plain_of(const HeldCodes& held, int64_t row, int64_t count) {
+  static const TypedKernel kernels[] = {
+      {"codes", "plain", ", 0"}, {"codes", "plain", ", 1"}, {"codes", "plain", ", 2"}, {"codes", "plain", ", 3"}};
+  const at::Tensor y = at::empty({count, held.columns()}, held.packed.options().dtype(held.type));
+  if (count > 0)
+    kernels[held.order.kind].of(held.type)(Extent{(count + 15) / 16}, Extent{256}, held.kernel(),
+                                           static_cast<long long>(row), static_cast<long long>(count), address(y));
+  return y;
+}
+
+at::Tensor plain_codes(const at::Tensor& codes, int64_t row, int64_t count) {
+  const HeldCodes& held = held_in(codes);
+  require(row % 16 == 0 && row + count <= held.order.rows, Fault::Bug, "plain_codes: rows ", row, " to ", row + count,
+          " of ", held.order.rows);
+  return plain_of(held, row, count);
+}
+
+at::Tensor coded_embedding(const at::Tensor& id, const at::Tensor& codes) {
+  static const TypedKernel kernels[] = {{"codes", "rows_of", ", 0"},
+                                        {"codes", "rows_of", ", 1"},
+                                        {"codes", "rows_of", ", 2"},
+                                        {"codes", "rows_of", ", 3"}};
+  const HeldCodes& held = held_in(codes);
+  std::vector<int64_t> sizes = id.sizes().vec();
+  sizes.push_back(held.columns());
+  const at::Tensor ids = id.to(held.packed.device(), at::kLong).contiguous(),
+                   y = at::empty(sizes, held.packed.options().dtype(held.type));
+  if (ids.numel() > 0)
+    kernels[held.order.kind].of(held.type)(Extent{ids.numel()}, Extent{128}, held.kernel(), address(ids), address(y));
+  return y;
+}
+
+// Of 8, 16 or 32 rows of x.
+const TypedKernel& product_kernel(const CodeOrder& order, int tiles) {
+  static const auto all = [] {
+    std::vector<std::unique_ptr<TypedKernel>> made;
+    for (int kind = 0; kind < 4; ++kind)
+      for (int offsets = 0; offsets < 2; ++offsets)
+        for (const int n : {1, 2, 4})
+          made.push_back(std::make_unique<TypedKernel>("codes", "product", str(", ", kind, ", ", offsets, ", ", n)));
+    return made;
+  }();
+  return *all[static_cast<size_t>((order.kind * 2 + (order.zeros || order.leasts)) * 3 + tiles / 2)];
+}
+
+// x [m, columns].
+at::Tensor few_products(const HeldCodes& held, const at::Tensor& x_in, const at::Tensor& bias) {
+  const at::Tensor x = in_packs(x_in) ? x_in : x_in.contiguous();
+  const int64_t m = x.size(0), tiles = held.order.tiles();
+  const at::Tensor y = at::empty({m, held.order.rows}, x.options());
+  const int of_x = m <= 8 ? 1 : m <= 16 ? 2 : 4;
+  // More rows of x are read more often: then several tiles of the weight share what the first-level cache has of them.
+  const int together = m <= 2 || tiles < 256 ? 1 : m <= 8 ? 2 : 4, warps = together == 1 && tiles >= 512 ? 8 : 16;
+  product_kernel(held.order, of_x)
+      .of(held.type)(Extent{(tiles + together - 1) / together, (m + 8 * of_x - 1) / (8 * of_x)}, Extent{warps * 32},
+                     held.kernel(), address(x), static_cast<long long>(x.stride(0)), address(bias), address(y),
+                     static_cast<int>(m), together);
+  return y;
+}
+
+at::Tensor many_products(const HeldCodes& held, const at::Tensor& x, const OptionalTensor& bias) {
+  const int64_t rows = held.order.rows, row_bytes = held.columns() * static_cast<int64_t>(c10::elementSize(held.type)),
+                step = std::max<int64_t>(16, kPlainBytes / row_bytes / 16 * 16);
+  if (rows <= step) return at::linear(x, plain_of(held, 0, rows), bias);
+  const at::Tensor y = at::empty({x.size(0), rows}, x.options());
+  for (int64_t row = 0; row < rows; row += step) {
+    const int64_t count = std::min(step, rows - row);
+    const OptionalTensor part = bias.has_value() ? OptionalTensor(bias->narrow(0, row, count)) : bias;
+    y.narrow(1, row, count).copy_(at::linear(x, plain_of(held, row, count), part));
+  }
+  return y;
+}
+
+at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& codes, const OptionalTensor& bias_in) {
+  const HeldCodes& held = held_in(codes);
+  require(x.scalar_type() == held.type && x.size(-1) == held.columns(), Fault::Bug, "coded_linear: x is ",
+          c10::toString(x.scalar_type()), " with ", x.size(-1), " columns, the weight ", c10::toString(held.type),
+          " with ", held.columns());
+  const OptionalTensor bias =
+      bias_in.has_value() && bias_in->defined() ? OptionalTensor(bias_in->contiguous()) : OptionalTensor();
+  require(!bias.has_value() || (bias->numel() == held.order.rows && bias->scalar_type() == held.type), Fault::Bug,
+          "coded_linear: bias of another size or type");
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = held.order.rows;
+  if (x.numel() == 0) return at::empty(sizes, x.options());
+  const at::Tensor rows = x.reshape({-1, held.columns()});
+  const bool few = rows.size(0) <= kRowsOfProduct && held.type != at::kFloat;
+  return (few ? few_products(held, rows, bias.value_or(at::Tensor())) : many_products(held, rows, bias)).view(sizes);
+}
+
+}  // namespace
+
+std::vector<OwnOp> code_ops() {
+  return {own<pack_codes>("pack_codes", kOwnKernel), own<coded_linear>("coded_linear", kOwnKernel),
+          own<coded_embedding>("coded_embedding", kOwnKernel), own<plain_codes>("plain_codes", kOwnKernel)};
+}
+
+}  // namespace apus::cuda
