@@ -5,6 +5,7 @@
 //   serve: floor, prefill512, prefill4096, decode1, decode8, decode32, decode128, decode256 (greedy), sample256
 //   train: lora2048, lora4096, lora4096-recompute, full2048 (length of the one sequence)
 //   --trace: one more run of each is traced, FOLDER/TASK.json
+//   --quantised nf4|fp4|int8|fp8|hqq4: how weights are held
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -41,7 +42,7 @@ namespace {
 using namespace apus;
 
 struct Options {
-  std::string model, mode, trace, device = "cuda", dtype = "bfloat16";
+  std::string model, mode, trace, quantised, device = "cuda", dtype = "bfloat16";
   std::vector<std::string> tasks;
 };
 
@@ -109,12 +110,26 @@ double decode_rate(Engine& engine, int64_t count, int64_t new_tokens, double tem
   return static_cast<double>(count * new_tokens - before_start) / watch.seconds();
 }
 
+std::unique_ptr<Model> loaded(const Options& o, LoadOptions how) {
+  const Json config = read_model_config(o.model);
+  auto model = make_model(config);
+  quant::Wish wish;
+  if (!o.quantised.empty()) {
+    wish.method = o.quantised == "fp8" ? "fp8" : o.quantised == "hqq4" ? "hqq" : "bnb";
+    wish.bits = o.quantised.back() == '4' ? 4 : 8;
+    wish.quant_type = o.quantised == "fp4" ? "fp4" : "nf4", wish.double_quant = false;
+  }
+  const auto quantised = held_weights(config, wish, o.model);
+  how.quantised = quantised.get();
+  load_weights(*model, TensorFolder(o.model), how);
+  return model;
+}
+
 void serve(const Options& o, const DeviceChoice& device) {
   at::AutoGradMode no_grad(false);
   const auto dtype = *parse_float_type(o.dtype);
   const Stopwatch loading;
-  const auto model = make_model(read_model_config(o.model));
-  load_weights(*model, TensorFolder(o.model), {.dtype = dtype, .device = device.device, .answers_only = true});
+  const auto model = loaded(o, {.dtype = dtype, .device = device.device, .answers_only = true});
   model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
   device.kind->synchronize(0);
   say("load",
@@ -171,11 +186,10 @@ void train(const Options& o, const DeviceChoice& device) {
   for (const std::string& task : o.tasks) {
     const bool lora = task.starts_with("lora");
     const int64_t length = std::stoll(task.substr(4));
-    auto model = make_model(read_model_config(o.model));
-    load_weights(*model, TensorFolder(o.model),
-                 {.dtype = *parse_float_type(o.dtype), .device = device.device, .own = [&](const std::string&) {
-                    return !lora;
-                  }});
+    auto model =
+        loaded(o, {.dtype = *parse_float_type(o.dtype), .device = device.device, .own = [&](const std::string&) {
+                     return !lora;
+                   }});
     if (lora)
       make_adapter(*model, {.r = 8, .alpha = 32, .target_modules = all_linear_suffixes(linear_modules(*model))}, 1);
     const auto optimizer =
@@ -227,7 +241,8 @@ Options read(int argc, char** argv) {
   std::string tasks = o.mode == "serve"
                           ? "floor,prefill512,prefill4096,decode1,decode8,decode32,decode128,decode256,sample256"
                           : "lora2048,lora4096,lora4096-recompute";
-  take("--tasks", tasks), take("--trace", o.trace), take("--device", o.device), take("--dtype", o.dtype);
+  take("--tasks", tasks), take("--trace", o.trace), take("--device", o.device), take("--dtype", o.dtype),
+      take("--quantised", o.quantised);
   std::istringstream list(tasks);
   for (std::string task; std::getline(list, task, ',');) o.tasks.push_back(task);
   return o;

@@ -3,7 +3,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>

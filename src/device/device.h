@@ -27,6 +27,10 @@ class Recording {
   virtual ~Recording() = default;
   virtual void play() = 0;  // on the current stream
 };
+// What `work` asks of the current device, recorded without being done. It shares memory with `sharing`, if given: of
+// the two one runs at a time, and leaves nothing behind that the other might not overwrite. Throws when the work cannot
+// be recorded, as it waits for the device.
+using Recorder = std::function<std::unique_ptr<Recording>(const std::function<void()>& work, const Recording* sharing)>;
 
 class Store;  // device/store.h
 
@@ -63,13 +67,7 @@ class DeviceKind {
   virtual std::string native_op(const std::string&) const { return ""; }
   virtual std::string library_version() const = 0;  // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
-  // What `work` asks of the current device, recorded without being done; it shares memory with `sharing`, so that of the
-  // two one runs at a time and leaves nothing behind that the other might not overwrite. Null: this kind records nothing.
-  // Throws when the work cannot be recorded: it waits for the device.
-  virtual std::unique_ptr<Recording> record(const std::function<void()>&, const Recording* /*sharing*/) const {
-    return nullptr;
-  }
-  virtual bool records() const { return false; }
+  virtual Recorder recorder() const { return {}; }  // empty: this kind records nothing
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;
   virtual std::vector<Status> status() const { return {}; }
   virtual Topology topology() const { return {}; }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/draft_model.h"
 
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
-
 #include <algorithm>
+
+#include "engine/rows.h"
 
 namespace apus {
 
@@ -113,7 +112,7 @@ void DraftModel::draw(std::vector<Ahead>& ahead, const at::Tensor& hidden_TD, co
         {&ahead[i].sampling, {ahead[i].sequence.tokens, ahead[i].sequence.prompt, none}, nullptr, {}, {}});
   }
   if (!drawn.empty()) {
-    const at::Tensor last_RD = at::index_select(hidden_TD, 0, at::tensor(drawn, at::kLong).to(hidden_TD.device()));
+    const at::Tensor last_RD = rows_of(hidden_TD, drawn);
     sampler_(model_.head(last_RD, Step()), samples);
   }
   size_t next = 0;

@@ -24,7 +24,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
       hooks_(std::move(hooks)),
       threads_(at::get_num_threads()),
       builder_(options.device(), spec_.block_size),
-      recorded_(options, spec_.block_size) {
+      recorded_(options, spec_.block_size, hooks_.recorder ? hooks_.recorder : kind_of(options.device()).recorder()) {
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();

@@ -37,6 +37,8 @@ struct ModelHooks {
   std::function<at::Tensor(const Model& model, const at::Tensor& last_RD, const Step& step)> read_off;
   // A small model that guesses at answers (EngineSpec::draft), on the engine's device.
   std::shared_ptr<const Model> draft;
+  // How steps are recorded that give every sequence one token; empty: as the device does it.
+  Recorder recorder;
   // To the ranks that hold the other parts of the model; null: it is whole here.
   std::shared_ptr<StepLine> line;
 };

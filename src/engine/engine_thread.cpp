@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What runs on the engine's thread: steps, what they say to each request, adapters that leave.
 #include <ATen/Parallel.h>
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
@@ -15,6 +13,7 @@
 #include "engine/answer/answer_all.h"
 #include "engine/draft_model.h"
 #include "engine/engine.h"
+#include "engine/rows.h"
 
 namespace apus {
 
@@ -27,11 +26,6 @@ constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or "
     "--max_model_len, or free the device";
 
-// Some rows, in their order.
-at::Tensor rows_of(const at::Tensor& all, const std::vector<int64_t>& rows) {
-  if (std::ssize(rows) == all.size(0)) return all;
-  return at::index_select(all, 0, at::tensor(rows, at::kLong).to(all.device()));
-}
 }  // namespace
 
 void Engine::run() {
@@ -241,12 +235,7 @@ at::Tensor Engine::logits(const at::Tensor& hidden_TD, const std::vector<int64_t
       if (!adapter_of_row[i].empty()) order.routes[adapter_of_row[i]].push_back(static_cast<int64_t>(i));
     hooks_.line->tell(order);
   }
-  at::Tensor rows_RD = hidden_TD;
-  if (std::ssize(rows) == rows.back() - rows.front() + 1)
-    rows_RD = hidden_TD.narrow(0, rows.front(), std::ssize(rows));
-  else
-    rows_RD = at::index_select(hidden_TD, 0, at::tensor(rows, at::kLong).to(hidden_TD.device()));
-  return model_->head(rows_RD, builder_.select(step, adapter_of_row));
+  return model_->head(rows_of(hidden_TD, rows), builder_.select(step, adapter_of_row));
 }
 
 // To those that want no tokens: their requests.
@@ -262,7 +251,7 @@ std::vector<int64_t> Engine::give_numbers(const StepPlan& plan, const at::Tensor
     adapter_of_row.push_back(adapter_of(a));
   }
   if (ids.empty()) return ids;
-  at::Tensor numbers = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
+  at::Tensor numbers = rows_of(hidden_TD, last_rows);
   if (hooks_.read_off) numbers = hooks_.read_off(*model_, numbers, builder_.select(step, adapter_of_row));
   numbers = numbers.to(at::kCPU, at::kFloat).contiguous();
   const int64_t width = numbers.size(1);

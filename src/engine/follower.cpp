@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/follower.h"
 
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
 #include "base/log.h"
 #include "base/signals.h"
 #include "device/device.h"
+#include "engine/rows.h"
 
 namespace apus {
 
@@ -63,10 +62,7 @@ void Follower::obey(Order& order) {
 }
 
 void Follower::use_head(const Order& order) {
-  at::Tensor rows_RD = hidden_TD_;
-  if (std::ssize(order.rows) != hidden_TD_.size(0))
-    rows_RD = at::index_select(hidden_TD_, 0, at::tensor(order.rows, at::kLong).to(hidden_TD_.device()));
-  model_->head(rows_RD, builder_.select(order.routed, order.routes));
+  model_->head(rows_of(hidden_TD_, order.rows), builder_.select(order.routed, order.routes));
 }
 
 // One that does not fit is the client's fault, and the leader tells it; here the answer is that it is not attached.

@@ -39,7 +39,8 @@ int64_t power_of_two(int64_t least, int64_t n) {
   return power;
 }
 
-constexpr int64_t kLeastWidth = 16;  // blocks of a sequence
+constexpr int64_t kLeastWidth = 16;     // blocks of a sequence
+constexpr size_t kMostRecordings = 96;  // with many adapters there could be any number
 
 // A part of the bytes as numbers.
 at::Tensor part(const at::Tensor& bytes, int64_t& offset, int64_t count, at::ScalarType type) {
@@ -51,12 +52,12 @@ at::Tensor part(const at::Tensor& bytes, int64_t& offset, int64_t count, at::Sca
 
 }  // namespace
 
-RecordedDecode::RecordedDecode(at::TensorOptions options, int64_t block_size)
-    : options_(options), block_size_(block_size), kind_(kind_of(options.device())) {}
+RecordedDecode::RecordedDecode(at::TensorOptions options, int64_t block_size, Recorder recorder)
+    : options_(options), block_size_(block_size), recorder_(std::move(recorder)) {}
 RecordedDecode::~RecordedDecode() = default;
 
 bool RecordedDecode::possible(const Model& model, const KvCache& cache) const {
-  return !impossible_ && kind_.records() && !model.devices() && cache.spec().seats == 0;
+  return recorder_ && !impossible_ && !model.devices() && cache.spec().seats == 0;
 }
 
 void RecordedDecode::forget() { recorded_.clear(); }
@@ -66,7 +67,8 @@ std::unique_ptr<RecordedDecode::Recorded> RecordedDecode::blank(int64_t rows, in
   r->rows = rows, r->width = width;
   const int64_t bytes = rows * 2 * 8 + (2 * (rows + 1) + rows * width) * 4;
   const auto raw = at::TensorOptions().dtype(at::kByte);
-  r->host = at::empty({bytes}, raw.pinned_memory(true)), r->there = at::empty({bytes}, raw.device(options_.device()));
+  r->host = at::empty({bytes}, raw.pinned_memory(!options_.device().is_cpu())),
+  r->there = at::empty({bytes}, raw.device(options_.device()));
   int64_t offset = 0;
   r->inputs.id_T = part(r->there, offset, rows, at::kLong);
   Step& s = r->step;
@@ -127,9 +129,9 @@ void RecordedDecode::record(Recorded& r, const Model& model) {
   const Recording* sharing = nullptr;
   for (const auto& [key, other] : recorded_)
     if (other->work) sharing = other->work.get();
-  at::Tensor logits;
-  r.work = kind_.record([&] { logits = compute(r, model); }, sharing);
+  r.work = recorder_([this, &r, &model] { r.logits = compute(r, model); }, sharing);
   // Let go of: another recording may use the memory for its own results.
+  const at::Tensor logits = std::move(r.logits);
   r.logits = at::from_blob(logits.data_ptr(), logits.sizes(), logits.strides(), logits.options());
   r.recorded = true;
 }
@@ -138,7 +140,9 @@ at::Tensor RecordedDecode::operator()(const Model& model, KvCache& cache, const 
                                       const std::string& adapter) {
   const int64_t sequences = std::ssize(n.begin), rows = rounded_up(sequences),
                 width = power_of_two(kLeastWidth, std::ssize(n.blocks) / sequences);
-  std::unique_ptr<Recorded>& known = recorded_[{rows, width, n.routed, adapter}];
+  const Key key{rows, width, n.routed, adapter};
+  if (recorded_.size() >= kMostRecordings && !recorded_.contains(key)) recorded_.clear();
+  std::unique_ptr<Recorded>& known = recorded_[key];
   if (!known) {
     known = blank(rows, width, cache);
     for (Step* s : {&known->step, &known->head_step}) {

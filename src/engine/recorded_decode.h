@@ -17,8 +17,8 @@ namespace apus {
 
 class RecordedDecode {
  public:
-  // On the device of `options`; `block_size`: positions in a block of the cache.
-  RecordedDecode(at::TensorOptions options, int64_t block_size);
+  // On the device of `options`; `block_size`: positions in a block of the cache. No recorder: nothing is possible.
+  RecordedDecode(at::TensorOptions options, int64_t block_size, Recorder recorder);
   ~RecordedDecode();
 
   // Whether this device, model and cache allow it.
@@ -41,7 +41,7 @@ class RecordedDecode {
 
   const at::TensorOptions options_;
   const int64_t block_size_;
-  DeviceKind& kind_;
+  const Recorder recorder_;
   bool impossible_ = false;
   std::map<Key, std::unique_ptr<Recorded>> recorded_;
 };

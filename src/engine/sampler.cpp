@@ -3,7 +3,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/index_select.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/tensor.h>
 
@@ -13,6 +12,8 @@
 #include <map>
 #include <numeric>
 
+#include "engine/rows.h"
+#include "ops/draw_tokens.h"
 #include "ops/logit_logprob.h"
 
 namespace apus {
@@ -20,17 +21,51 @@ namespace apus {
 namespace {
 constexpr int64_t kPiece = 16;  // rows on the host at once: 10 MB with a vocabulary of 150,000
 
-at::Tensor pick_rows(const at::Tensor& all, const std::vector<int64_t>& rows) {
-  if (static_cast<int64_t>(rows.size()) == all.size(0)) return all;  // they are in order
-  return at::index_select(all, 0, at::tensor(rows, at::kLong).to(all.device()));
+// Only the token, and its own log-probability, are asked for, of logits as they are.
+bool is_plain_draw(const SampleRow& row) {
+  return row.sampling->top_logprobs <= 0 && changes_nothing(*row.sampling, row.history, row.constraint != nullptr);
+}
+
+ops::DrawRule rule_of(const SampleRow& row, int64_t at) {
+  const Sampling& s = *row.sampling;
+  return {.row = static_cast<double>(at),
+          .temperature = s.temperature,
+          .top_k = static_cast<double>(s.top_k),
+          .top_p = s.top_p,
+          .min_p = s.min_p,
+          .epsilon_cutoff = s.epsilon_cutoff,
+          .number = draw_number(s.seed, std::ssize(row.history.tokens)),
+          .logprob = s.top_logprobs < 0                         ? 0.0
+                     : s.tempered_logprobs && s.temperature > 0 ? 2.0
+                                                                : 1.0};
+}
+
+at::Tensor draw_there(const at::Tensor& logits_RV, const std::vector<int64_t>& which,
+                      const std::vector<SampleRow>& rows) {
+  std::vector<ops::DrawRule> rules;
+  for (const int64_t i : which) rules.push_back(rule_of(rows[static_cast<size_t>(i)], i));
+  return ops::draw_tokens(logits_RV, rules);
+}
+
+void take_drawn(const at::Tensor& drawn, const std::vector<int64_t>& which, std::vector<SampleRow>& rows) {
+  const at::Tensor host = drawn.to(at::kCPU).contiguous();
+  const float* at = host.data_ptr<float>();
+  for (const int64_t i : which) {
+    TokenOut& out = rows[static_cast<size_t>(i)].out;
+    out.id = static_cast<int32_t>(*at++), out.logprob = *at++;
+  }
 }
 }  // namespace
 
 void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& rows) {
-  std::vector<int64_t> plain, others;
+  std::vector<int64_t> there, plain, others;
+  const bool draws = ops::draws_tokens(logits_RV.device());
   for (size_t i = 0; i < rows.size(); ++i)
-    (plain_greedy(*rows[i].sampling, rows[i].constraint != nullptr) ? plain : others)
+    (draws && is_plain_draw(rows[i])                                  ? there
+     : plain_greedy(*rows[i].sampling, rows[i].constraint != nullptr) ? plain
+                                                                      : others)
         .push_back(static_cast<int64_t>(i));
+  const at::Tensor drawn = there.empty() ? at::Tensor() : draw_there(logits_RV, there, rows);
   if (!plain.empty()) greedy(logits_RV, plain, rows);
   on_host(logits_RV, others, [&](int64_t i, std::span<float> logits) {
     SampleRow& row = rows[static_cast<size_t>(i)];
@@ -49,7 +84,8 @@ void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& ro
     alone.top_logprobs = -1;
     row.out = next_token(logits, alone, row.history, allowed);
   });
-  add_logprobs(logits_RV, rows);
+  add_logprobs(logits_RV, others, rows);
+  if (drawn.defined()) take_drawn(drawn, there, rows);
 }
 
 bool Sampler::as_trainer(const SampleRow& row) {
@@ -57,24 +93,25 @@ bool Sampler::as_trainer(const SampleRow& row) {
   return s.tempered_logprobs && s.temperature > 0 && s.top_logprobs == 0;
 }
 
-void Sampler::add_logprobs(const at::Tensor& logits_RV, std::vector<SampleRow>& rows) {
+void Sampler::add_logprobs(const at::Tensor& logits_RV, const std::vector<int64_t>& which,
+                           std::vector<SampleRow>& rows) {
   std::map<double, std::vector<int64_t>> by_temperature;
-  for (size_t i = 0; i < rows.size(); ++i)
-    if (as_trainer(rows[i]) && rows[i].out.id >= 0)
-      by_temperature[rows[i].sampling->temperature].push_back(static_cast<int64_t>(i));
-  for (const auto& [temperature, which] : by_temperature) {
+  for (const int64_t i : which)
+    if (const SampleRow& row = rows[static_cast<size_t>(i)]; as_trainer(row) && row.out.id >= 0)
+      by_temperature[row.sampling->temperature].push_back(i);
+  for (const auto& [temperature, alike] : by_temperature) {
     std::vector<int64_t> ids;
-    for (const int64_t i : which) ids.push_back(rows[static_cast<size_t>(i)].out.id);
+    for (const int64_t i : alike) ids.push_back(rows[static_cast<size_t>(i)].out.id);
     const at::Tensor id_R = at::tensor(ids, at::kLong).to(logits_RV.device());
     const at::Tensor logprob_R =
-        ops::logit_logprob(pick_rows(logits_RV, which), id_R, temperature).to(at::kCPU, at::kFloat);
-    for (size_t i = 0; i < which.size(); ++i)
-      rows[static_cast<size_t>(which[i])].out.logprob = logprob_R.data_ptr<float>()[i];
+        ops::logit_logprob(rows_of(logits_RV, alike), id_R, temperature).to(at::kCPU, at::kFloat);
+    for (size_t i = 0; i < alike.size(); ++i)
+      rows[static_cast<size_t>(alike[i])].out.logprob = logprob_R.data_ptr<float>()[i];
   }
 }
 
 void Sampler::greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& which, std::vector<SampleRow>& rows) {
-  auto [best, index] = at::max(pick_rows(logits_RV, which), -1);
+  auto [best, index] = at::max(rows_of(logits_RV, which), -1);
   best = best.to(at::kCPU, at::kFloat);
   index = index.to(at::kCPU);
   for (size_t i = 0; i < which.size(); ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From logits on the device to tokens: plain greedy rows by an arg-max there, the others on the host, in small pieces
-// of reused memory.
+// From logits on the device to tokens: where it draws itself (ops/draw_tokens.h), all rows that ask for no more than
+// that, with one small copy for all. Else plain greedy rows by an arg-max there, the others on the host, in small
+// pieces of reused memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +38,8 @@ class Sampler {
                const std::function<void(int64_t, std::span<float>)>& f);
   // Of rows that want those of their drawn tokens as the trainer computes them, and no others'.
   static bool as_trainer(const SampleRow& row);
-  static void add_logprobs(const at::Tensor& logits_RV, std::vector<SampleRow>& rows);
+  static void add_logprobs(const at::Tensor& logits_RV, const std::vector<int64_t>& which,
+                           std::vector<SampleRow>& rows);
   void greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& which, std::vector<SampleRow>& rows);
 
   at::Tensor host_;  // [rows of a piece, V] f32

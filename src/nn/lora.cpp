@@ -38,10 +38,13 @@ struct Known {
 // pass only x and [T, r] are kept; the dropout mask is made again from its seed.
 struct LowRank : torch::autograd::Function<LowRank> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_TO, const at::Tensor& x_TI,
-                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, const Dropout& drop,
+                            const at::Tensor& own_a_RI, const at::Tensor& own_b_OR, double scale, const Dropout& drop,
                             const Known& known) {
     scale *= drop.factor();
     at::Tensor y = y_TO;
+    // A processor's kernels take the factors as they are; elsewhere both passes take the copies that are made here.
+    const auto typed = [&](const at::Tensor& t) { return x_TI.is_cpu() ? t : t.to(x_TI.scalar_type()); };
+    const at::Tensor a_RI = typed(own_a_RI), b_OR = typed(own_b_OR);
     const at::Tensor h_TR = known.h_TR.defined() ? known.h_TR : ops::add_low_rank(y, drop(x_TI), a_RI, b_OR, scale);
     ctx->save_for_backward({x_TI, a_RI, b_OR, h_TR});
     ctx->saved_data["scale"] = scale;

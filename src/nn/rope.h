@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position tables: one position per token, or three (m-rope). Made on the host, so that they are the same for all
-// devices, but where a device makes the same ones itself (ops/rope_table.h).
+// Rotary position tables: one position per token, or three (m-rope). Made on the host, so that they are the same for
+// all devices, but where a device makes the same ones itself (ops/rope_table.h).
 #pragma once
 
 #include "nn/rope_spec.h"

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "ops/draw_tokens.h"
 #include "ops/expert_pairs.h"
 #include "ops/logit_logprob.h"
 #include "ops/low_rank.h"
@@ -175,6 +176,20 @@ void add_products(std::vector<OperatorCase>& all) {
                  "",
                  {numbers({5, 31}, 27)},
                  [word](const Tensors& t) { return Tensors{ops::logit_logprob(t[0], word.to(t[0].device()), 0.7)}; },
+                 false});
+  all.push_back({"draw_tokens",
+                 "greedy, of all, and with each filter",
+                 {numbers({6, 3000}, 28)},
+                 [](const Tensors& t) {
+                   const std::vector<ops::DrawRule> rules{
+                       {.row = 5, .temperature = 0, .logprob = 1},
+                       {.row = 4, .temperature = 0.7, .number = 0.31, .logprob = 2},
+                       {.row = 3, .temperature = 1.3, .top_k = 50, .number = 0.52, .logprob = 1},
+                       {.row = 2, .temperature = 1, .top_p = 0.9, .number = 0.73, .logprob = 1},
+                       {.row = 1, .temperature = 1, .min_p = 0.05, .number = 0.27, .logprob = 1},
+                       {.row = 0, .temperature = 2, .epsilon_cutoff = 1e-3, .number = 0.64, .logprob = 2}};
+                   return Tensors{ops::draw_tokens(t[0], rules)};
+                 },
                  false});
 }
 

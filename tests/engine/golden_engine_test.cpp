@@ -53,6 +53,28 @@ TEST_P(GoldenEngine, GreedyInOneBatch) {
   expect_golden(*e);  // the second time from the prefix cache
 }
 
+// A recording that does the work itself again, as a device would with the same memory.
+struct Repeated final : Recording {
+  explicit Repeated(std::function<void()> w) : work(std::move(w)) {}
+  void play() override { work(), ++played; }
+  std::function<void()> work;
+  inline static int played = 0;
+};
+
+TEST_P(GoldenEngine, GreedyByRecordedSteps) {
+  if (device.is_cuda()) GTEST_SKIP() << "its own recordings are tested by all others";
+  ModelHooks hooks;
+  hooks.recorder = [](const std::function<void()>& work, const Recording*) {
+    work();
+    return std::make_unique<Repeated>(work);
+  };
+  Engine e(*model, at::TensorOptions().dtype(at::kFloat).device(device), {.cache_bytes = bytes(64, 16)}, hooks);
+  Repeated::played = 0;
+  expect_golden(e);
+  expect_golden(e);  // with recordings that are there already
+  EXPECT_EQ(Repeated::played > 0, model->shape().state.numbers() == 0);
+}
+
 TEST_P(GoldenEngine, GreedyWithGuesses) {
   if (model->shape().state.numbers() > 0) GTEST_SKIP() << "nothing is guessed for layers with states";
   const auto e = engine({.cache_bytes = bytes(64, 16), .draft = {.tokens = 4, .longest = 2}});

@@ -150,7 +150,6 @@ void stop(const char* what, Site at, Site other = {}) {
   machine.problem = what;
   machine.problem += text(at);
   if (other.call) machine.problem += " and " + text(other);
-  order_before(&machine.end);
   go(machine.threads[machine.running], machine.host);
 }
 
@@ -190,7 +189,6 @@ unsigned meet(Meeting& meeting, unsigned first, Site site) {
   const unsigned round = meeting.round;
   own.state = State::Waiting, own.site = site;
   if (++meeting.arrived < meeting.members) {
-    order_before(&machine.end);  // it may never go on
     go(own, successor());
     return round;
   }
@@ -298,10 +296,17 @@ void prepare(Thread& thread) {
   thread.state = State::Ready;
 }
 
-// Threads that were left in the middle of a kernel are others to the race detector when they begin anew.
-void forget_threads() {
-  const Unseen unseen;
-  for (Thread& thread : machine.threads) thread.in_races = nullptr;
+// Threads that were left in the middle of a kernel: what they did comes before what the host does next, and who begins
+// anew in their place is another one.
+__attribute__((no_sanitize("thread"))) void forget_threads() {
+#ifdef APUS_SEES_RACES
+  for (Thread& thread : machine.threads) {
+    if (!thread.in_races) continue;
+    __tsan_switch_to_fiber(thread.in_races, 0);
+    __tsan_switch_to_fiber(machine.host.in_races, 0);
+    thread.in_races = nullptr;
+  }
+#endif
 }
 
 void run_block(Extent block) {

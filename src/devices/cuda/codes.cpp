@@ -54,7 +54,7 @@ at::Tensor pack_codes(const at::Tensor& weight, bool) {
   const int64_t sizes[] = {order->bytes};
   const c10::Device device = weight.device();
   return at::detail::make_tensor<CodesImpl>(
-      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, std::nullopt, device)), caffe2::TypeMeta::Make<uint8_t>(),
+      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(),
       device, HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
 }
 

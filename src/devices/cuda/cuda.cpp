@@ -78,10 +78,7 @@ class CudaKind final : public DeviceKind {
     const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
     c10::cuda::device_synchronize();
   }
-  bool records() const override { return true; }
-  std::unique_ptr<Recording> record(const std::function<void()>& work, const Recording* sharing) const override {
-    return cuda::record(work, sharing);
-  }
+  Recorder recorder() const override { return cuda::record; }
   void seed(uint64_t seed) override {
     for (int i = 0; i < count(); ++i) {
       at::Generator generator =

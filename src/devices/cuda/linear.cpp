@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Neighbouring layers (q, k, v; gate, up) as one product, logits in f32 from products in a narrow type, and products of
 // a few rows, which are bound by how fast the weight is read.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/error.h"
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
 #include "devices/vendor_op.h"
@@ -30,18 +37,29 @@ bool is_thin(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor
          weight.scalar_type() == type && x.is_contiguous() && weight.is_contiguous() && in_packs(x) &&
          in_packs(weight) && (!bias.has_value() || (bias->scalar_type() == type && bias->is_contiguous()));
 }
+// Of so many rows, with so many warps for a column.
+const TypedKernel& thin_kernel(int64_t rows, int64_t share, bool wide) {
+  static std::mutex mutex;
+  static std::map<std::array<int64_t, 3>, std::unique_ptr<TypedKernel>> kernels;
+  const std::lock_guard lock(mutex);
+  auto& kernel = kernels[{rows, share, wide}];
+  if (!kernel)
+    kernel = std::make_unique<TypedKernel>("thin_product", "product",
+                                           wide ? TypedKernel::Result::Wide : TypedKernel::Result::Same,
+                                           str(", ", rows, ", ", share));
+  return *kernel;
+}
+
 at::Tensor thin_product(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias, bool wide) {
-  static const Kernel kernels[2][2][kThin] = {
-      {{{"thin_product", "product<bf16, bf16, 1>"}, {"thin_product", "product<bf16, bf16, 2>"}},
-       {{"thin_product", "product<bf16, float, 1>"}, {"thin_product", "product<bf16, float, 2>"}}},
-      {{{"thin_product", "product<f16, f16, 1>"}, {"thin_product", "product<f16, f16, 2>"}},
-       {{"thin_product", "product<f16, float, 1>"}, {"thin_product", "product<f16, float, 2>"}}}};
-  constexpr int64_t kThreads = 256, kColumns = kThreads / 32;
+  constexpr int64_t kThreads = 256, kWarps = kThreads / 32, kBlocks = 1024;  // of the whole device, at least
   const int64_t rows = x.size(0), out = weight.size(0);
+  int64_t share = 1;
+  while (share < kWarps && out * share < kBlocks * kWarps) share *= 2;
+  const int64_t columns = kWarps / share;
   const at::Tensor y = at::empty({rows, out}, wide ? x.options().dtype(at::kFloat) : x.options());
-  kernels[x.scalar_type() == at::kHalf][wide][rows - 1](Extent{(out + kColumns - 1) / kColumns}, Extent{kThreads},
-                                                        address(x), address(weight), address(or_undefined(bias)),
-                                                        address(y), static_cast<int>(x.size(1)), static_cast<int>(out));
+  thin_kernel(rows, share, wide)
+      .of(x.scalar_type())(Extent{(out + columns - 1) / columns}, Extent{kThreads}, address(x), address(weight),
+                           address(or_undefined(bias)), address(y), static_cast<int>(x.size(1)), static_cast<int>(out));
   return y;
 }
 

@@ -37,8 +37,8 @@ std::map<std::string, std::string> register_all() {
     log_warning("no kernels of ours for GPUs, so most operators run by their reference, slowly: ", why);
     return done;
   }
-  for (const auto& group :
-       {norm_ops(), pointwise_ops(), paged_attention_ops(), linear_ops(), code_ops(), optimizer_ops()})
+  for (const auto& group : {norm_ops(), pointwise_ops(), paged_attention_ops(), linear_ops(), code_ops(), moe_ops(),
+                            optimizer_ops(), draw_ops()})
     add(group);
   return done;
 }

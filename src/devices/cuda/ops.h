@@ -31,8 +31,10 @@ std::vector<OwnOp> norm_ops();
 std::vector<OwnOp> pointwise_ops();
 std::vector<OwnOp> paged_attention_ops();
 std::vector<OwnOp> linear_ops();
+std::vector<OwnOp> moe_ops();
 std::vector<OwnOp> code_ops();
 std::vector<OwnOp> optimizer_ops();
+std::vector<OwnOp> draw_ops();
 
 void register_ops();                             // once
 std::string vendor_name(const std::string& op);  // empty: the reference

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over the paged cache: steps of few tokens a sequence by a kernel of ours, which asks the host nothing;
 // prompts by flash attention over their gathered pages.
-#include <ATen/ops/cat.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
@@ -138,9 +138,9 @@ void decode(const Call& c, int64_t most_queries, const at::Tensor& out) {
 // The sequences of a step that read many tokens: told once a step, as every layer asks.
 struct Readers {
   at::Tensor cu_q_of, cu_k_of;  // kept alive, so that no other tensor can appear at their address
-  std::vector<int64_t> sequence, keys;
   Runs runs;
-  at::Tensor row;  // of the step's queries; undefined: all of them
+  at::Tensor row;    // of the step's queries; undefined: all of them
+  at::Tensor place;  // of their keys in the cache, one sequence behind the other
 };
 
 const Readers& readers(const Call& c) {
@@ -149,41 +149,37 @@ const Readers& readers(const Call& c) {
   const at::Tensor q = c.cu_q.to(at::kCPU), k = c.cu_k.to(at::kCPU);
   const int* const at_q = q.data_ptr<int>();
   const int* const at_k = k.data_ptr<int>();
-  Readers made{.cu_q_of = c.cu_q, .cu_k_of = c.cu_k, .sequence = {}, .keys = {}, .runs = {}, .row = {}};
+  Readers made{.cu_q_of = c.cu_q, .cu_k_of = c.cu_k, .runs = {}, .row = {}, .place = {}};
   std::vector<int> cu_q{0}, cu_k{0};
-  std::vector<int64_t> rows;
+  std::vector<int64_t> rows, entry, within;  // of the table, and of a block
+  const int64_t block = c.k_cache.size(1);
   for (int64_t s = 0; s < c.sequences(); ++s) {
     const int queries = at_q[s + 1] - at_q[s], keys = at_k[s + 1] - at_k[s];
     if (queries <= kFew) continue;
-    made.sequence.push_back(s), made.keys.push_back(keys);
     cu_q.push_back(cu_q.back() + queries), cu_k.push_back(cu_k.back() + keys);
     for (int i = at_q[s]; i < at_q[s + 1]; ++i) rows.push_back(i);
+    for (int64_t i = 0; i < keys; ++i) entry.push_back(s * c.table.size(1) + i / block), within.push_back(i % block);
     made.runs.max_q = std::max<int64_t>(made.runs.max_q, queries);
     made.runs.max_k = std::max<int64_t>(made.runs.max_k, keys);
   }
   const at::Device device = c.q.device();
   made.runs.cu_q = at::tensor(cu_q, at::kInt).to(device), made.runs.cu_k = at::tensor(cu_k, at::kInt).to(device);
+  made.place = c.table.reshape({-1}).index_select(0, at::tensor(entry, at::kLong).to(device)) * block +
+               at::tensor(within, at::kLong).to(device);
   if (std::ssize(rows) < c.q.size(0)) made.row = at::tensor(rows, at::kLong).to(device);
   return last = std::move(made);
 }
 
-at::Tensor gathered(const at::Tensor& cache, const at::Tensor& table, const Readers& readers) {
-  std::vector<at::Tensor> all;
-  const int64_t block = cache.size(1);
-  for (size_t i = 0; i < readers.sequence.size(); ++i) {
-    const at::Tensor blocks = table.select(0, readers.sequence[i]).narrow(0, 0, (readers.keys[i] + block - 1) / block);
-    all.push_back(at::index_select(cache, 0, blocks).flatten(0, 1).narrow(0, 0, readers.keys[i]));
-  }
-  return all.size() == 1 ? all[0] : at::cat(all, 0);
+at::Tensor gathered(const at::Tensor& cache, const Readers& readers) {
+  return at::index_select(cache.flatten(0, 1), 0, readers.place);
 }
 
 void read(const Call& c, const at::Tensor& out) {
   const Readers& many = readers(c);
-  if (many.sequence.empty()) return;
+  if (many.place.size(0) == 0) return;
   const at::Tensor q = many.row.defined() ? at::index_select(c.q, 0, many.row) : c.q;
-  const at::Tensor y =
-      std::get<0>(flash_forward(q, gathered(c.k_cache, c.table, many), gathered(c.v_cache, c.table, many), many.runs,
-                                {c.scale, /*causal=*/true, c.window}));
+  const at::Tensor y = std::get<0>(flash_forward(q, gathered(c.k_cache, many), gathered(c.v_cache, many), many.runs,
+                                                 {c.scale, /*causal=*/true, c.window}));
   if (many.row.defined())
     out.index_copy_(0, many.row, y);
   else

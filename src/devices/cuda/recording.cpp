@@ -15,13 +15,21 @@ namespace apus::cuda {
 
 namespace {
 
+// Other threads may use the device meanwhile, where libtorch can be told so (2.1 and later).
+template <class CudaGraph, class Pool>
+void begin(CudaGraph& graph, Pool pool) {
+  if constexpr (requires { graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal); })
+    graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  else
+    graph.capture_begin(pool);
+}
+
 class Graph final : public Recording {
  public:
   Graph(const std::function<void()>& work, const Graph* sharing) {
     c10::cuda::device_synchronize();
     const c10::cuda::CUDAStreamGuard there(stream());
-    // Other threads may use the device meanwhile.
-    graph_.capture_begin(sharing ? sharing->pool_ : at::cuda::graph_pool_handle(), cudaStreamCaptureModeThreadLocal);
+    begin(graph_, sharing ? sharing->pool_ : at::cuda::graph_pool_handle());
     try {
       work();
     } catch (...) {

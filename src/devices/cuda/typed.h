@@ -18,6 +18,12 @@ class TypedKernel {
       : bf16_(file, name + "<bf16" + more + ">"),
         f16_(file, name + "<f16" + more + ">"),
         f32_(file, name + "<float" + more + ">") {}
+  // With the result's type behind its own: the same, or f32.
+  enum class Result { Same, Wide };
+  TypedKernel(const std::string& file, const std::string& name, Result result, const std::string& more)
+      : bf16_(file, name + (result == Result::Wide ? "<bf16, float" : "<bf16, bf16") + more + ">"),
+        f16_(file, name + (result == Result::Wide ? "<f16, float" : "<f16, f16") + more + ">"),
+        f32_(file, name + "<float, float" + more + ">") {}
   const Kernel& of(at::ScalarType type) const {
     return type == at::kBFloat16 ? bf16_ : type == at::kHalf ? f16_ : f32_;
   }

@@ -162,9 +162,20 @@ std::vector<int32_t> repeats(std::span<const int32_t> tokens, int64_t n) {
   return out;
 }
 
+namespace {
+bool may_not_end(const Sampling& s, const History& history) {
+  return static_cast<int64_t>(history.tokens.size()) - history.prompt < s.min_new_tokens;
+}
+}  // namespace
+
+bool changes_nothing(const Sampling& s, const History& history, bool constrained) {
+  return !constrained && !has_penalties(s) && s.logit_bias.empty() && !may_not_end(s, history) &&
+         s.no_repeat_ngram_size <= 0;
+}
+
 void process(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed) {
   apply_bias(logits, s);
-  if (static_cast<int64_t>(history.tokens.size()) - history.prompt < s.min_new_tokens) forbid(logits, s.stop_ids);
+  if (may_not_end(s, history)) forbid(logits, s.stop_ids);
   if (s.no_repeat_ngram_size > 0) forbid(logits, repeats(history.tokens, s.no_repeat_ngram_size));
   if (!allowed.empty()) apply_mask(logits, allowed);
   apply_penalties(logits, history.counts, s);

@@ -45,6 +45,8 @@ struct History {
   int64_t prompt = 0;               // tokens of the prompt
   const TokenCounts& counts;
 };
+// Whether all of the above leave this request's logits as they are.
+bool changes_nothing(const Sampling& s, const History& history, bool constrained);
 // All of the above.
 void process(std::span<float> logits, const Sampling& s, const History& history,
              std::span<const uint64_t> allowed = {});

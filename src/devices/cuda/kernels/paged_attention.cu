@@ -179,10 +179,10 @@ __global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k
   const auto place_of = [&](int row) {
     return static_cast<long long>(first_query + row / each) * c.heads + kv_head * each + row % each;
   };
-  if (begin >= end) {  // a short sequence: there is nothing for this block
+  if (begin >= end && splits > 1) {  // a short sequence: there is nothing for this block
     if (threadIdx.x <= last_row - first_row) {
       const long long at = (place_of(first_row + threadIdx.x) * splits + split) * 2;
-      if (splits > 1) part_sums[at] = kNone, part_sums[at + 1] = 0;
+      part_sums[at] = kNone, part_sums[at + 1] = 0;
     }
     return;
   }
@@ -213,8 +213,12 @@ __global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k
 #pragma unroll
     for (int h = 0; h < kHalves; ++h)
 #pragma unroll
-      for (int n = 0; n < 4; ++n)
-        v[h][n] = *reinterpret_cast<const uint4*>(value + (n / 2 * 8 + t * 2 + n % 2) * c.v_row + h * 64 + g * 8);
+      for (int n = 0; n < 4; ++n) {
+        // Behind the last key there may be what another sequence left, even NaN, which no weight of zero takes away.
+        const int at = n / 2 * 8 + t * 2 + n % 2;
+        v[h][n] = uint4{0, 0, 0, 0};
+        if (base + at < end) v[h][n] = *reinterpret_cast<const uint4*>(value + at * c.v_row + h * 64 + g * 8);
+      }
 
     float score[2][4] = {};
 #pragma unroll
