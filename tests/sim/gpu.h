@@ -22,6 +22,7 @@
 #define __noinline__
 #define __shared__ static  // one block runs at a time; each finds nothing but NaN there
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 namespace apus::gpu {

@@ -45,11 +45,11 @@ std::optional<CodeOrder> CodeOrder::of(const quant::Matrix& matrix) {
               .group = form->group};
   const bool one = o.group >= o.columns;
   const bool fits = one || (std::has_single_bit(static_cast<uint64_t>(o.group)) && o.group >= 128 / o.bits());
-  if (!fits || o.columns % 8 != 0) return std::nullopt;
+  if (!fits || o.columns % 8 != 0 || (form->zeros && form->leasts)) return std::nullopt;
   o.zeros = form->zeros, o.leasts = form->leasts, o.wide = o.group >= kWideFrom, o.book = form->book;
   o.stretches = (o.columns + o.stretch() - 1) / o.stretch();
   o.groups = one ? 1 : (o.stretches * o.stretch() + o.group - 1) / o.group;
-  o.group_shift = one ? 31 : std::countr_zero(static_cast<uint64_t>(o.group));
+  o.word_shift = one ? 31 : std::countr_zero(static_cast<uint64_t>(o.group * o.bits() / 128));
   o.wide |= one;
   o.lay_out();
   return o;
@@ -130,7 +130,7 @@ KernelCodes CodeOrder::at(const void* packed) const {
                 whole(columns),
                 whole(stretches),
                 whole(groups),
-                whole(group_shift),
+                whole(word_shift),
                 wide,
                 {}};
   std::copy(book.begin(), book.end(), k.book);
