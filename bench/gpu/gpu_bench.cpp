@@ -26,10 +26,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "bench/gpu/trace.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
+#include "device/trace.h"
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
 #include "nn/training_step.h"
@@ -52,8 +52,12 @@ void say(const std::string& task, Json result) {
   std::fflush(stdout);
 }
 
-std::string trace_file(const Options& o, const std::string& task) {
-  return o.trace.empty() ? "" : o.trace + "/" + task + ".json";
+std::string trace_file(const Options& o, const std::string& task) { return o.trace + "/" + task + ".json"; }
+
+void traced(const std::string& file, const DeviceChoice& device, const std::function<void()>& work) {
+  Trace trace(device.device);
+  work();
+  trace.finish(file);
 }
 
 // Bytes read and written a second by a copy, and operations of a product of two matrices.
@@ -155,7 +159,7 @@ void serve(const Options& o, const DeviceChoice& device) {
       };
       for (int i = 0; i < 4; ++i) once();
       say(task, {{"tokens_s", best}});
-      if (!o.trace.empty()) bench::traced(trace_file(o, task), once);
+      if (!o.trace.empty()) traced(trace_file(o, task), device, once);
     } else {
       const bool samples = task.starts_with("sample");
       const int64_t count = std::stoll(task.substr(6));
@@ -164,7 +168,7 @@ void serve(const Options& o, const DeviceChoice& device) {
       once(16);
       const double rate = std::max(once(tokens), once(tokens));
       say(task, {{"tokens_s", rate}, {"ms_a_step", 1e3 * static_cast<double>(count) / rate}});
-      if (!o.trace.empty()) bench::traced(trace_file(o, task), [&] { once(6); });
+      if (!o.trace.empty()) traced(trace_file(o, task), device, [&] { once(6); });
     }
   }
 }
@@ -224,7 +228,7 @@ void train(const Options& o, const DeviceChoice& device) {
                {"ms_a_step", best * 1e3},
                {"loss", loss_value},
                {"peak_gib", static_cast<double>(device.kind->memory(0).peak) / (1 << 30)}});
-    if (!o.trace.empty()) bench::traced(trace_file(o, task), once);
+    if (!o.trace.empty()) traced(trace_file(o, task), device, once);
     model.reset();
     device.kind->release_cached();
   }

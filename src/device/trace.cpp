@@ -16,7 +16,13 @@ namespace {
 
 namespace profiler = torch::profiler::impl;
 
-std::set<profiler::ActivityType> activities() { return {profiler::ActivityType::CPU, profiler::ActivityType::CUDA}; }
+// The host's, which are the first of the list; and all that this libtorch knows of devices, where one is used.
+std::set<profiler::ActivityType> activities(bool devices) {
+  std::set<profiler::ActivityType> all;
+  const int count = devices ? static_cast<int>(profiler::ActivityType::NUM_KINETO_ACTIVITIES) : 1;
+  for (int i = 0; i < count; ++i) all.insert(static_cast<profiler::ActivityType>(i));
+  return all;
+}
 
 struct Span {
   std::string name;
@@ -44,10 +50,11 @@ void add(Sums& sums, const std::string& name, double microseconds) {
 
 }  // namespace
 
-Trace::Trace() {
+Trace::Trace(at::Device device) {
+  const bool devices = !device.is_cpu();
   const profiler::ProfilerConfig config(profiler::ProfilerState::KINETO);
-  torch::autograd::profiler::prepareProfiler(config, activities());
-  torch::autograd::profiler::enableProfiler(config, activities());
+  torch::autograd::profiler::prepareProfiler(config, activities(devices));
+  torch::autograd::profiler::enableProfiler(config, activities(devices));
 }
 
 Trace::~Trace() {

@@ -2,6 +2,8 @@
 // What the host asks for and what the device does, operator by operator, by libtorch's own profiler.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -18,8 +20,8 @@ struct TracedOperator {
 // From its making to its end; one at a time.
 class Trace {
  public:
-  Trace();
-  ~Trace();  // without finish(): nothing is written
+  explicit Trace(at::Device device);  // that the work is done on
+  ~Trace();                           // without finish(): nothing is written
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 

@@ -30,7 +30,7 @@ void Trainer::trace(bool ends) {
   const int64_t done = step_ - first_step_, from = max_steps_ - first_step_ >= kLeftOut + kSteps ? kLeftOut : 0;
   if (!trace_) {
     if (ends || done != from) return;
-    trace_ = std::make_unique<Trace>();
+    trace_ = std::make_unique<Trace>(p_.device);
     trace_watch_.restart();
     return;
   }
