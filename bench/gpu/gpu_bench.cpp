@@ -3,7 +3,8 @@
 // sequences, steps of training. One JSON object a line, as soon as it is known. Usage: gpu_bench MODEL serve|train
 // [--device cuda] [--dtype bfloat16] [--tasks a,b,...] [--trace FOLDER]
 //   serve: floor, prefill512, prefill4096, decode1, decode8, decode32, decode128, decode256 (greedy), sample256
-//   train: lora2048, lora4096, lora4096-recompute, full2048 (length of the one sequence)
+//   train: lora4096, full4096 (length of the one sequence), lora4096-recompute, lora4096-selective (what is computed
+//   again)
 //   --trace: one more run of each is traced, FOLDER/TASK.json
 //   --quantised nf4|fp4|int8|fp8|hqq4: how weights are held
 #include <ATen/TensorOperators.h>
@@ -204,6 +205,7 @@ void train(const Options& o, const DeviceChoice& device) {
     Actors actors{.policy = *model};
     Forward forward;
     if (task.ends_with("recompute")) forward.recomputed_layers = model->shape().layers;
+    if (task.ends_with("selective")) forward.selective = Forward::Selective{};
     double loss_value = 0;
     uint64_t seed = 0;
     device.kind->reset_peak(0);
@@ -244,7 +246,7 @@ Options read(int argc, char** argv) {
   };
   std::string tasks = o.mode == "serve"
                           ? "floor,prefill512,prefill4096,decode1,decode8,decode32,decode128,decode256,sample256"
-                          : "lora2048,lora4096,lora4096-recompute";
+                          : "lora2048,lora4096,lora4096-selective,lora4096-recompute,full4096-recompute";
   take("--tasks", tasks), take("--trace", o.trace), take("--device", o.device), take("--dtype", o.dtype),
       take("--quantised", o.quantised);
   std::istringstream list(tasks);
