@@ -14,7 +14,7 @@
 #include "engine/rows.h"
 #include "engine/sampler.h"
 #include "ops/op.h"
-#include "tests/engine/drawn_rows.h"
+#include "tests/engine_host/drawn_rows.h"
 #include "tests/ops/devices.h"
 
 namespace apus::testing_draws {
@@ -34,7 +34,7 @@ TEST(DrawTokens, DrawsAsTheHost) {
     const at::Tensor there = tensor_of(rows).to(ops::test::device().device);
     for (const Sampling& s : settings()) {
       Rules rules;
-      for (size_t i = 0; i < rows.size(); ++i) rules.push_back(rule_of(s, static_cast<double>(i)));
+      for (size_t i = 0; i < rows.size(); ++i) rules.push_back(rule_of<ops::DrawRule>(s, static_cast<double>(i)));
       const at::Tensor got = ops::draw_tokens(there, rules).to(at::kCPU);
       ASSERT_EQ(got.sizes(), (std::vector<int64_t>{std::ssize(rows), 2}));
       for (size_t i = 0; i < rows.size(); ++i)

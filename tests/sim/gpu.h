@@ -19,6 +19,7 @@
 #define APUS_SIMULATED_GPU
 #define __global__
 #define __device__
+#define __noinline__
 #define __shared__ static  // one block runs at a time; each finds nothing but NaN there
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -76,6 +77,10 @@ template <class T>
 T __shfl_down_sync(unsigned mask, T x, unsigned by, APUS_CALLED_AT) {
   return of_lane(mask, x, lane_of_thread() + static_cast<int>(by), {"__shfl_down_sync", file, line});
 }
+template <class T>
+T __shfl_up_sync(unsigned mask, T x, unsigned by, APUS_CALLED_AT) {
+  return of_lane(mask, x, lane_of_thread() - static_cast<int>(by), {"__shfl_up_sync", file, line});
+}
 inline unsigned ballot(unsigned mask, int truth, gpu::Site site) {
   const auto* all = static_cast<const int*>(gpu::exchange(mask, &truth, sizeof truth, site));
   unsigned bits = 0;
@@ -126,6 +131,9 @@ template <class T>
 T __ldg(const T* from) {
   return *from;
 }
+inline int __clz(unsigned x) { return std::countl_zero(x); }
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(unsigned x) { return x == 0 ? 0 : std::countr_zero(x) + 1; }
 inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }

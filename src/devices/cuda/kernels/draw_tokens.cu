@@ -172,6 +172,25 @@ __device__ __noinline__ int first_past(const float* row, int size, Amount amount
   return s.token;
 }
 
+// The lowest logit for which is(x), as it is for all above: `no` is below it, and it is for `yes`.
+template <class Is>
+__device__ unsigned lowest(unsigned no, unsigned yes, Is is) {
+  while (yes - no > 1) {
+    const unsigned middle = no + (yes - no) / 2;
+    if (is(number_of(middle)))
+      yes = middle;
+    else
+      no = middle;
+  }
+  return yes;
+}
+
+// The lowest logit whose weight is at least `bar`, and not 0 as a whole number.
+__device__ __noinline__ unsigned key_for(double bar, Weight weight) {
+  const double least = fmax(bar, 1.0 / kUnit);
+  return lowest(key_of(never()), key_of(weight.largest), [&](float x) { return weight(x) >= least; });
+}
+
 // What filters and draws by falling logit look through: a row, or those of it that may still matter.
 struct Logits {
   const float* at;
@@ -217,14 +236,43 @@ __device__ inline void sums_before(Whole& x, Whole* of_warp, Whole& all) {
   }
 }
 
+// Which bin a logit belongs to: even steps of logits for a whole row, which spreads it best; then of keys, down to one each.
+struct Bins {
+  unsigned low;
+  int shift;
+  float largest, steps;  // steps: of logits to a bin, inverse; 0: of keys
+
+  __device__ int operator()(float x) const {
+    if (steps == 0) return static_cast<int>((key_of(x) - low) >> shift);
+    return kBins - 1 - static_cast<int>(fminf((largest - x) * steps, kBins - 1));
+  }
+  // The first and the last key of a bin between low and high.
+  __device__ void range(int bin, unsigned& from, unsigned& to) const {
+    if (steps == 0) {
+      from += static_cast<unsigned>(bin) << shift, to = min(to, from + ((1u << shift) - 1));
+      return;
+    }
+    const auto at_least = [&](int least) {
+      return (*this)(number_of(from)) >= least ? from : lowest(from, to, [&](float x) { return (*this)(x) >= least; });
+    };
+    const unsigned first = at_least(bin);
+    if (bin < kBins - 1) to = at_least(bin + 1) - 1;
+    from = first;
+  }
+};
+
 __device__ inline Whole weight_in(const Shared& s, int bin) { return static_cast<Whole>(s.high[bin]) << 32 | s.low[bin]; }
 
 // From the largest logit down to `low`: where counts (of_counts) or weights reach `target`, at least 1.
 __device__ __noinline__ Reached reach(Logits& of, Weight weight, unsigned low, bool of_counts, Whole target, Shared& s) {
   unsigned high = key_of(weight.largest);
   Whole above_count = 0, above = 0;
+  bool whole_row = true;
   for (;;) {
     const int bits = 32 - __clz(high - low), shift = max(0, bits - kBinBits);
+    const float span = weight.largest - number_of(low);
+    const Bins bins{low, shift, weight.largest, of.copied || !whole_row || shift == 0 ? 0.f : (kBins - 1) / span};
+    whole_row = false;
     __syncthreads();
     for (int i = threadIdx.x; i < kBins; i += blockDim.x) s.count[i] = s.low[i] = s.high[i] = 0;
     if (threadIdx.x == 0) s.bin = -1;
@@ -232,7 +280,7 @@ __device__ __noinline__ Reached reach(Logits& of, Weight weight, unsigned low, b
     each(of.at, 0, of.size, threadIdx.x, blockDim.x, [&](float x) {
       const unsigned key = key_of(x);
       if (key < low || key > high) return;
-      const int bin = static_cast<int>((key - low) >> shift);
+      const int bin = bins(x);
       const Whole w = weight.whole(x);
       const unsigned part = static_cast<unsigned>(w), old = atomicAdd(&s.low[bin], part);
       const unsigned rest = static_cast<unsigned>(w >> 32) + (old + part < part);
@@ -260,25 +308,10 @@ __device__ __noinline__ Reached reach(Logits& of, Weight weight, unsigned low, b
     const int bin = s.bin;
     if (bin < 0) return {low, above + all_sum, 0, 1, false};
     above_count += s.above_count, above += s.above_weight;
-    low += static_cast<unsigned>(bin) << shift;
-    if (shift == 0) return {low, above, weight_in(s, bin), weight_in(s, bin) / s.count[bin], true};
-    high = min(high, low + ((1u << shift) - 1));
+    bins.range(bin, low, high);
+    if (low == high) return {low, above, weight_in(s, bin), weight_in(s, bin) / s.count[bin], true};
     if (above_count + s.count[bin] <= kList) narrow(of, low, s);
   }
-}
-
-// The lowest logit whose weight is at least `bar`, and not 0 as a whole number.
-__device__ __noinline__ unsigned key_for(double bar, Weight weight) {
-  const double least = fmax(bar, 1.0 / kUnit);
-  unsigned low = key_of(never()), high = key_of(weight.largest);  // low: not; high: is
-  while (high - low > 1) {
-    const unsigned middle = low + (high - low) / 2;
-    if (weight(number_of(middle)) >= least)
-      high = middle;
-    else
-      low = middle;
-  }
-  return high;
 }
 
 __device__ inline Whole at_least_one(double x) { return x < 1 ? 1 : static_cast<Whole>(x); }
