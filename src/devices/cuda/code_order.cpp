@@ -102,15 +102,18 @@ void CodeOrder::pack(const quant::Matrix& matrix, uint8_t* out, const ShareOut& 
   });
   std::memset(out + scales_at, 0, static_cast<size_t>(bytes - scales_at));
   const auto write = [&](const std::vector<float>& from, float power, int64_t to) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      const int64_t row = static_cast<int64_t>(i) / count, g = static_cast<int64_t>(i) % count;
-      const int64_t at = (row / 16 * groups + g) * 16 + row % 8 * 2 + row % 16 / 8;
-      const uint16_t half = float_to_f16(from[i] * power);
-      if (wide)
-        std::memcpy(out + to + at * 4, &from[i], 4);
-      else
-        std::memcpy(out + to + at * 2, &half, 2);
-    }
+    if (from.empty()) return;
+    share(rows, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * count; i < end * count; ++i) {
+        const int64_t row = i / count, at = (row / 16 * groups + i % count) * 16 + row % 8 * 2 + row % 16 / 8;
+        const float number = from[static_cast<size_t>(i)];
+        const uint16_t half = float_to_f16(number * power);
+        if (wide)
+          std::memcpy(out + to + at * 4, &number, 4);
+        else
+          std::memcpy(out + to + at * 2, &half, 2);
+      }
+    });
   };
   const float power = wide ? 1 : power_of(scale), least_power = wide ? 1 : power_of(least);
   factor = 1 / power, least_factor = 1 / least_power;

@@ -54,8 +54,8 @@ at::Tensor pack_codes(const at::Tensor& weight, bool) {
   const int64_t sizes[] = {order->bytes};
   const c10::Device device = weight.device();
   return at::detail::make_tensor<CodesImpl>(
-      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(),
-      device, HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
+      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(), device,
+      HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
 }
 
 at::Tensor plain_of(const HeldCodes& held, int64_t row, int64_t count) {
@@ -120,7 +120,7 @@ at::Tensor few_products(const HeldCodes& held, const at::Tensor& x_in, const at:
   const at::Tensor y = at::empty({m, held.order.rows}, x.options());
   const int of_x = m <= 8 ? 1 : m <= 16 ? 2 : 4;
   // More rows of x are read more often: then several tiles of the weight share what the nearest cache has of them.
-  const int64_t together = m <= 2 || tiles < 256 ? 1 : m <= 8 ? 2 : 4;
+  const int64_t together = m <= 8 || tiles < 256 ? 1 : 4;
   product_kernel(held.order, of_x)
       .of(held.type)(Extent{(tiles + together - 1) / together, (m + 8 * of_x - 1) / (8 * of_x)}, Extent{256},
                      held.kernel(), address(x), static_cast<long long>(x.stride(0)), address(bias), address(y),

@@ -328,29 +328,40 @@ __device__ inline void fill_book(const Codes& c, float* book) {
   __syncthreads();
 }
 
+// Numbers of a row of a tile, of a stretch's words, times `factor`; 0 where there are none.
+__device__ inline void numbers_of_words(const Codes& c, const void* from, long long at, int stretch, int half,
+                                        float factor, float (&to)[4]) {
+#pragma unroll
+  for (int q = 0; q < 4; ++q) to[q] = 0;
+  if (!from) return;
+#pragma unroll
+  for (int q = 0; q < 4; ++q)
+    to[q] = two_rows(from, at + numbers_of_word(c, stretch * 4 + q), c.wide).at[half] * factor;
+}
+
 // Of a row, what one lane of a stretch holds: four words, to their columns of `to`.
 template <class T, int kKind>
 __device__ inline void write_plain(const Codes& c, long long row, int stretch, int quarter, const float* book, T* to) {
   constexpr int n = kPerWord<kKind>;
-  const long long tile = row / 16;
-  const int in_tile = row % 16, half = in_tile / 8;
-  const uint4 held = c.code[(tile * c.stretches + stretch) * 64 + half * 32 + in_tile % 8 * 4 + quarter];
+  const long long tile = row / 16, at = numbers_of_row(c, tile, row % 8);
+  const int half = row % 16 / 8;
+  const uint4 held = read_once(c.code + (tile * c.stretches + stretch) * 64 + row % 16 * 4 + quarter);
+  float scale[4], zero[4], least[4];
+  numbers_of_words(c, c.scale, at, stretch, half, c.factor, scale);
+  numbers_of_words(c, c.zero, at, stretch, half, 1, zero);
+  numbers_of_words(c, c.least, at, stretch, half, c.least_factor, least);
   const unsigned words[4] = {held.x, held.y, held.z, held.w};
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
-    const int word = stretch * 4 + q, column = (word * 4 + quarter) * n;
+    const int column = ((stretch * 4 + q) * 4 + quarter) * n;
     if (column >= c.columns) continue;
-    const long long group = numbers_of_row(c, tile, in_tile % 8) + numbers_of_word(c, word);
-    const float scale = two_rows(c.scale, group, c.wide).at[half] * c.factor;
-    const float zero = c.zero ? two_rows(c.zero, group, c.wide).at[half] : 0.f;
-    const float least = c.least ? two_rows(c.least, group, c.wide).at[half] * c.least_factor : 0.f;
     constexpr int kPacks = n * sizeof(T) / 8;  // of eight bytes
     union {
       uint2 raw[kPacks];
       T value[n];
     } out;
 #pragma unroll
-    for (int i = 0; i < n; ++i) set(out.value[i], (number<kKind>(words[q], i, book) - zero) * scale - least);
+    for (int i = 0; i < n; ++i) set(out.value[i], (number<kKind>(words[q], i, book) - zero[q]) * scale[q] - least[q]);
     if constexpr (kPacks % 2 == 0) {
 #pragma unroll
       for (int i = 0; i < kPacks; i += 2)
