@@ -20,7 +20,8 @@ struct Instance {
 };
 
 std::vector<Instance> instances() {
-  std::vector<Instance> all{{"rope_table", "table", 256}, {"moe", "sum_pairs<bf16>", 256}};
+  std::vector<Instance> all{
+      {"rope_table", "table", 256}, {"moe", "sum_pairs<bf16>", 256}, {"draw_tokens", "draw", 1024}};
   for (const std::string& type : {std::string("bf16"), std::string("f16"), std::string("float")}) {
     for (const char* name : {"forward", "backward"}) {
       all.push_back({"rms_norm", name + ("<" + type + ">"), 512});
@@ -39,8 +40,14 @@ std::vector<Instance> instances() {
     all.push_back({"adamw", "step<" + type + ", float>", 256});
     for (const char* size : {"64", "128"})
       all.push_back({"paged_attention", "attend_in_matrices<" + type + ", " + size + ">", 128});
+    for (const char* kind : {"0", "1", "2", "3"}) {
+      for (const char* shape : {"0, 1", "1, 4", "3, 2", "3, 4"})
+        all.push_back({"codes", "product<" + type + ", " + kind + ", " + shape + ">", 256});
+      all.push_back({"codes", "plain<" + type + ", " + kind + ">", 256});
+      all.push_back({"codes", "rows_of<" + type + ", " + kind + ">", 128});
+    }
     for (const std::string& result : {type, std::string("float")})
-      for (const char* rows : {"1, 1", "1, 8", "2, 1", "2, 2", "2, 4", "2, 8"})
+      for (const char* rows : {"1, 1", "1, 8", "2, 2", "3, 4", "4, 1", "4, 8"})
         all.push_back({"thin_product", "product<" + type + ", " + result + ", " + rows + ">", 256});
   }
   return all;
