@@ -29,6 +29,7 @@ std::vector<Instance> instances() {
     }
     all.push_back({"rms_norm", "weight_gradient<" + type + ">", 128});
     all.push_back({"rope", "forward<" + type + ">", 512});
+    all.push_back({"dropped", "dropped<" + type + ">", 256});
     all.push_back({"store_kv", "store<" + type + ">", 256});
     all.push_back({"sum_of_squares", "sums<" + type + ">", 256});
     all.push_back({"adamw", "step<" + type + ", " + type + ">", 256});
