@@ -4,7 +4,8 @@
 // [--device cuda] [--dtype bfloat16] [--tasks a,b,...] [--trace FOLDER]
 //   serve: floor, prefill512, prefill4096, decode1, decode8, decode32, decode128, decode256 (greedy), sample256,
 //          filter256 (top_k 20 and top_p 0.8)
-//   train: lora2048, lora4096, lora4096-recompute, full2048 (length of the one sequence)
+//   train: lora4096, full4096 (length of the one sequence), lora4096-recompute, lora4096-selective (what is computed
+//          again)
 //   --trace: one more run of each is traced, FOLDER/TASK.json
 //   --quantised nf4|fp4|int8|fp8|hqq4: how weights are held
 #include <ATen/TensorOperators.h>
@@ -27,10 +28,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "bench/gpu/trace.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
+#include "device/trace.h"
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
 #include "nn/training_step.h"
@@ -53,8 +54,12 @@ void say(const std::string& task, Json result) {
   std::fflush(stdout);
 }
 
-std::string trace_file(const Options& o, const std::string& task) {
-  return o.trace.empty() ? "" : o.trace + "/" + task + ".json";
+std::string trace_file(const Options& o, const std::string& task) { return o.trace + "/" + task + ".json"; }
+
+void traced(const std::string& file, const DeviceChoice& device, const std::function<void()>& work) {
+  Trace trace(device.device);
+  work();
+  trace.finish(file);
 }
 
 // Bytes read and written a second by a copy, and operations of a product of two matrices.
@@ -158,7 +163,7 @@ void serve(const Options& o, const DeviceChoice& device) {
       };
       for (int i = 0; i < 4; ++i) once();
       say(task, {{"tokens_s", best}});
-      if (!o.trace.empty()) bench::traced(trace_file(o, task), once);
+      if (!o.trace.empty()) traced(trace_file(o, task), device, once);
     } else {
       Sampling sampling{.temperature = task.starts_with("decode") ? 0.0 : 1.0};
       if (task.starts_with("filter")) sampling.temperature = 0.7, sampling.top_k = 20, sampling.top_p = 0.8;
@@ -168,7 +173,7 @@ void serve(const Options& o, const DeviceChoice& device) {
       once(16);
       const double rate = std::max(once(tokens), once(tokens));
       say(task, {{"tokens_s", rate}, {"ms_a_step", 1e3 * static_cast<double>(count) / rate}});
-      if (!o.trace.empty()) bench::traced(trace_file(o, task), [&] { once(6); });
+      if (!o.trace.empty()) traced(trace_file(o, task), device, [&] { once(6); });
     }
   }
 }
@@ -204,6 +209,7 @@ void train(const Options& o, const DeviceChoice& device) {
     Actors actors{.policy = *model};
     Forward forward;
     if (task.ends_with("recompute")) forward.recomputed_layers = model->shape().layers;
+    if (task.ends_with("selective")) forward.selective = Forward::Selective{};
     double loss_value = 0;
     uint64_t seed = 0;
     device.kind->reset_peak(0);
@@ -228,7 +234,7 @@ void train(const Options& o, const DeviceChoice& device) {
                {"ms_a_step", best * 1e3},
                {"loss", loss_value},
                {"peak_gib", static_cast<double>(device.kind->memory(0).peak) / (1 << 30)}});
-    if (!o.trace.empty()) bench::traced(trace_file(o, task), once);
+    if (!o.trace.empty()) traced(trace_file(o, task), device, once);
     model.reset();
     device.kind->release_cached();
   }
@@ -245,7 +251,7 @@ Options read(int argc, char** argv) {
   std::string tasks =
       o.mode == "serve"
           ? "floor,prefill512,prefill4096,decode1,decode8,decode32,decode128,decode256,sample256,filter256"
-          : "lora2048,lora4096,lora4096-recompute";
+          : "lora2048,lora4096,lora4096-selective,lora4096-recompute,full4096-recompute";
   take("--tasks", tasks), take("--trace", o.trace), take("--device", o.device), take("--dtype", o.dtype),
       take("--quantised", o.quantised);
   std::istringstream list(tasks);

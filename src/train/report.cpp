@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "device/agree.h"
 #include "device/device.h"
 #include "parallel/gradient_sync.h"
@@ -20,6 +21,38 @@
 
 namespace apus {
 namespace fs = std::filesystem;
+
+// The first steps load and choose what they need: they are left out, where the run is long enough.
+void Trainer::trace(bool ends) {
+  constexpr int64_t kLeftOut = 2, kSteps = 3;
+  constexpr size_t kShown = 15;
+  if (!o_.loop.profile || !p_.log) return;
+  const int64_t done = step_ - first_step_, from = max_steps_ - first_step_ >= kLeftOut + kSteps ? kLeftOut : 0;
+  if (!trace_) {
+    if (ends || done != from) return;
+    trace_ = std::make_unique<Trace>(p_.device);
+    trace_watch_.restart();
+    return;
+  }
+  if (!ends && done < from + kSteps) return;
+  const double seconds = trace_watch_.seconds();
+  const fs::path folder = o_.output_dir / "profile", file = folder / str("step_", first_step_ + from + 1, ".json");
+  fs::create_directories(folder);
+  const std::vector<TracedOperator> operators = std::exchange(trace_, nullptr)->finish(file);
+  double all = 0;
+  for (const TracedOperator& o : operators) all += o.milliseconds;
+  std::vector<std::vector<std::string>> rows{{"ms a step", "share", "calls a step", "operator"}};
+  const double steps = static_cast<double>(done - from);
+  for (const TracedOperator& o : operators) {
+    if (rows.size() > kShown) break;
+    rows.push_back({str(rounded(o.milliseconds / steps, 3)), str(rounded(100 * o.milliseconds / all, 1), " %"),
+                    str(rounded(static_cast<double>(o.calls) / steps, 1)), o.name.substr(0, 90)});
+  }
+  log_info("steps ", first_step_ + from + 1, " to ", step_, " took ", rounded(seconds * 1e3 / steps, 1),
+           " ms each (tracing makes them slower), of which their operators ", rounded(all / steps, 1),
+           " ms; all of it: ", file.string(), " (ui.perfetto.dev)\n",
+           table_text(rows, [](const std::string&, const std::string& cell, bool) { return cell; }));
+}
 
 // Adds what every line ends with, and hands it to the log and the history.
 void Trainer::report(Json values) {

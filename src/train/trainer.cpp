@@ -200,6 +200,7 @@ TrainResult Trainer::run() {
   progress_->set(step_);
   bool ended = false, fresh_epoch = false;
   while (!ended && step_ < max_steps_) {
+    trace(false);
     if (collection_.open() || collect()) {
       const StepResult result = step(std::move(collection_.updates[collection_.done++]));
       ended = after_step(result, false);
@@ -217,6 +218,7 @@ TrainResult Trainer::run() {
 }
 
 void Trainer::finish_run() {
+  trace(true);
   if (eval_ != When::Never && last_evaluated_ != step_ && !result_.interrupted) evaluate();
   if ((save_ != When::Never || result_.interrupted) && last_saved_ != step_) save(true);
   if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint))

@@ -15,6 +15,7 @@
 #include "checkpoint/state.h"
 #include "data/source/sample_source.h"
 #include "device/comm.h"
+#include "device/trace.h"
 #include "parallel/gradient_sync.h"
 #include "train/algorithm.h"
 #include "train/metrics.h"
@@ -170,6 +171,7 @@ class Trainer {
   RunState state() const;
   Json trainer_json() const;
   void report(Json values);
+  void trace(bool ends);  // --profile: begins and ends between steps
 
   TrainerParts p_;
   TrainerOptions o_;
@@ -190,6 +192,8 @@ class Trainer {
   TrainResult result_;
   Stopwatch watch_;
   std::unique_ptr<Progress> progress_;
+  std::unique_ptr<Trace> trace_;
+  Stopwatch trace_watch_;
 };
 
 }  // namespace apus

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "checkpoint/adapter.h"
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
@@ -73,6 +74,18 @@ TEST_P(GoldenEngine, GreedyByRecordedSteps) {
   expect_golden(e);
   expect_golden(e);  // with recordings that are there already
   EXPECT_EQ(Repeated::played > 0, model->shape().state.numbers() == 0);
+}
+
+TEST_P(GoldenEngine, GreedyWhereStepsCannotBeRecorded) {
+  ModelHooks hooks;
+  int tried = 0;
+  hooks.recorder = [&](const std::function<void()>&, const Recording*) -> std::unique_ptr<Recording> {
+    ++tried;
+    fail(Fault::Device, "this work waits for the device");
+  };
+  Engine e(*model, at::TensorOptions().dtype(at::kFloat).device(device), {.cache_bytes = bytes(64, 16)}, hooks);
+  expect_golden(e);
+  EXPECT_LE(tried, 1) << "once is enough to know";
 }
 
 TEST_P(GoldenEngine, GreedyWithGuesses) {

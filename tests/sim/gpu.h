@@ -22,6 +22,7 @@
 #define __noinline__
 #define __shared__ static  // one block runs at a time; each finds nothing but NaN there
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 namespace apus::gpu {
@@ -33,6 +34,8 @@ struct Extent {
 // Runs `kernel` once for each thread of each block. Throws std::runtime_error where threads wait for others that never
 // come or that wait elsewhere, and for extents that no GPU takes.
 void launch(Extent grid, Extent block, const std::function<void()>& kernel);
+
+extern const bool kSeesRaces;  // the thread sanitizer looks on: everything takes ten times as long
 
 struct Site {
   const char* call;  // "__syncthreads"

@@ -45,11 +45,11 @@ std::optional<CodeOrder> CodeOrder::of(const quant::Matrix& matrix) {
               .group = form->group};
   const bool one = o.group >= o.columns;
   const bool fits = one || (std::has_single_bit(static_cast<uint64_t>(o.group)) && o.group >= 128 / o.bits());
-  if (!fits || o.columns % 8 != 0) return std::nullopt;
+  if (!fits || o.columns % 8 != 0 || (form->zeros && form->leasts)) return std::nullopt;
   o.zeros = form->zeros, o.leasts = form->leasts, o.wide = o.group >= kWideFrom, o.book = form->book;
   o.stretches = (o.columns + o.stretch() - 1) / o.stretch();
   o.groups = one ? 1 : (o.stretches * o.stretch() + o.group - 1) / o.group;
-  o.group_shift = one ? 31 : std::countr_zero(static_cast<uint64_t>(o.group));
+  o.word_shift = one ? 31 : std::countr_zero(static_cast<uint64_t>(o.group * o.bits() / 128));
   o.wide |= one;
   o.lay_out();
   return o;
@@ -102,15 +102,18 @@ void CodeOrder::pack(const quant::Matrix& matrix, uint8_t* out, const ShareOut& 
   });
   std::memset(out + scales_at, 0, static_cast<size_t>(bytes - scales_at));
   const auto write = [&](const std::vector<float>& from, float power, int64_t to) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      const int64_t row = static_cast<int64_t>(i) / count, g = static_cast<int64_t>(i) % count;
-      const int64_t at = (row / 16 * groups + g) * 16 + row % 8 * 2 + row % 16 / 8;
-      const uint16_t half = float_to_f16(from[i] * power);
-      if (wide)
-        std::memcpy(out + to + at * 4, &from[i], 4);
-      else
-        std::memcpy(out + to + at * 2, &half, 2);
-    }
+    if (from.empty()) return;
+    share(rows, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * count; i < end * count; ++i) {
+        const int64_t row = i / count, at = (row / 16 * groups + i % count) * 16 + row % 8 * 2 + row % 16 / 8;
+        const float number = from[static_cast<size_t>(i)];
+        const uint16_t half = float_to_f16(number * power);
+        if (wide)
+          std::memcpy(out + to + at * 4, &number, 4);
+        else
+          std::memcpy(out + to + at * 2, &half, 2);
+      }
+    });
   };
   const float power = wide ? 1 : power_of(scale), least_power = wide ? 1 : power_of(least);
   factor = 1 / power, least_factor = 1 / least_power;
@@ -130,7 +133,7 @@ KernelCodes CodeOrder::at(const void* packed) const {
                 whole(columns),
                 whole(stretches),
                 whole(groups),
-                whole(group_shift),
+                whole(word_shift),
                 wide,
                 {}};
   std::copy(book.begin(), book.end(), k.book);

@@ -22,7 +22,7 @@ namespace apus::cuda {
 struct KernelCodes {
   const void *code, *scale, *zero, *least;
   float factor, least_factor;
-  int rows, columns, stretches, groups, group_shift, wide;
+  int rows, columns, stretches, groups, word_shift, wide;
   float book[16];
 };
 
@@ -43,7 +43,7 @@ struct CodeOrder {
 
   Kind kind;
   int64_t rows, columns, group;
-  int64_t stretches = 0, groups = 0, group_shift = 0;
+  int64_t stretches = 0, groups = 0, word_shift = 0;
   bool zeros = false, leasts = false, wide = false;  // wide: scales, zeros and leasts in f32; f16 otherwise
   float factor = 1, least_factor = 1;                // of those in f16
   quant::CodeBook4 book = {};

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <memory>
@@ -53,8 +54,8 @@ at::Tensor pack_codes(const at::Tensor& weight, bool) {
   const int64_t sizes[] = {order->bytes};
   const c10::Device device = weight.device();
   return at::detail::make_tensor<CodesImpl>(
-      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(),
-      device, HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
+      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(), device,
+      HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
 }
 
 at::Tensor plain_of(const HeldCodes& held, int64_t row, int64_t count) {
@@ -94,26 +95,36 @@ const TypedKernel& product_kernel(const CodeOrder& order, int tiles) {
   static const auto all = [] {
     std::vector<std::unique_ptr<TypedKernel>> made;
     for (int kind = 0; kind < 4; ++kind)
-      for (int offsets = 0; offsets < 2; ++offsets)
+      for (int scales = 0; scales < 4; ++scales)
         for (const int n : {1, 2, 4})
-          made.push_back(std::make_unique<TypedKernel>("codes", "product", str(", ", kind, ", ", offsets, ", ", n)));
+          made.push_back(std::make_unique<TypedKernel>("codes", "product", str(", ", kind, ", ", scales, ", ", n)));
     return made;
   }();
-  return *all[static_cast<size_t>((order.kind * 2 + (order.zeros || order.leasts)) * 3 + tiles / 2)];
+  const int scales = (order.zeros || order.leasts ? 1 : 0) + (order.wide ? 2 : 0);
+  return *all[static_cast<size_t>((order.kind * 4 + scales) * 3 + tiles / 2)];
+}
+
+// Of whole stretches, which kernels read in packs.
+at::Tensor filled(const at::Tensor& x, const CodeOrder& order) {
+  const int64_t size = order.stretches * order.stretch();
+  if (size == order.columns) return in_packs(x) ? x : x.contiguous();
+  const at::Tensor more = at::zeros({x.size(0), size}, x.options());
+  more.narrow(1, 0, order.columns).copy_(x);
+  return more;
 }
 
 // x [m, columns].
 at::Tensor few_products(const HeldCodes& held, const at::Tensor& x_in, const at::Tensor& bias) {
-  const at::Tensor x = in_packs(x_in) ? x_in : x_in.contiguous();
+  const at::Tensor x = filled(x_in, held.order);
   const int64_t m = x.size(0), tiles = held.order.tiles();
   const at::Tensor y = at::empty({m, held.order.rows}, x.options());
   const int of_x = m <= 8 ? 1 : m <= 16 ? 2 : 4;
-  // More rows of x are read more often: then several tiles of the weight share what the first-level cache has of them.
-  const int together = m <= 2 || tiles < 256 ? 1 : m <= 8 ? 2 : 4, warps = together == 1 && tiles >= 512 ? 8 : 16;
+  // More rows of x are read more often: then several tiles of the weight share what the nearest cache has of them.
+  const int64_t together = m <= 8 || tiles < 256 ? 1 : 4;
   product_kernel(held.order, of_x)
-      .of(held.type)(Extent{(tiles + together - 1) / together, (m + 8 * of_x - 1) / (8 * of_x)}, Extent{warps * 32},
+      .of(held.type)(Extent{(tiles + together - 1) / together, (m + 8 * of_x - 1) / (8 * of_x)}, Extent{256},
                      held.kernel(), address(x), static_cast<long long>(x.stride(0)), address(bias), address(y),
-                     static_cast<int>(m), together);
+                     static_cast<int>(m), static_cast<int>(together));
   return y;
 }
 

@@ -88,6 +88,9 @@ void LoopOptions::saving_fields(OptionTable& v) {
   v("callbacks", callbacks, "further ways to end a run: early_stop, graceful_exit");
   v("logging_steps", logging_steps, "updates between log lines").common().at_least(1);
   v("logging_first_step", logging_first_step, "write a log line after the first update too");
+  v("profile", profile,
+    "trace three steps (the third to the fifth) into profile/ of the run's folder, for ui.perfetto.dev, and say which "
+    "operators take the time");
 }
 
 void LoopOptions::check() const {

@@ -42,6 +42,7 @@ struct LoopOptions {
   std::vector<std::string> callbacks;
   int64_t logging_steps = 5;
   bool logging_first_step = true;
+  bool profile = false;
 
   int64_t accumulation(int64_t ranks) const;  // micro-batches of a collection, on each rank
   double epochs() const { return max_epochs.value_or(num_train_epochs); }
