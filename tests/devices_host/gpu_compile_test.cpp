@@ -20,7 +20,8 @@ struct Instance {
 };
 
 std::vector<Instance> instances() {
-  std::vector<Instance> all{{"rope_table", "table", 256}, {"moe", "sum_pairs<bf16>", 256}};
+  std::vector<Instance> all{
+      {"rope_table", "table", 256}, {"moe", "sum_pairs<bf16>", 256}, {"draw_tokens", "draw", 1024}};
   for (const std::string& type : {std::string("bf16"), std::string("f16"), std::string("float")}) {
     for (const char* name : {"forward", "backward"}) {
       all.push_back({"rms_norm", name + ("<" + type + ">"), 512});
