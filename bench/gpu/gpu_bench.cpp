@@ -2,9 +2,10 @@
 // A checkpoint on an accelerator, beside what the device can do at most: prompts, decoding of few and of many
 // sequences, steps of training. One JSON object a line, as soon as it is known. Usage: gpu_bench MODEL serve|train
 // [--device cuda] [--dtype bfloat16] [--tasks a,b,...] [--trace FOLDER]
-//   serve: floor, prefill512, prefill4096, decode1, decode8, decode32, decode128, decode256 (greedy), sample256
+//   serve: floor, prefill512, prefill4096, decode1, decode8, decode32, decode128, decode256 (greedy), sample256,
+//          filter256 (top_k 20 and top_p 0.8)
 //   train: lora4096, full4096 (length of the one sequence), lora4096-recompute, lora4096-selective (what is computed
-//   again)
+//          again)
 //   --trace: one more run of each is traced, FOLDER/TASK.json
 //   --quantised nf4|fp4|int8|fp8|hqq4: how weights are held
 #include <ATen/TensorOperators.h>
@@ -91,7 +92,7 @@ std::vector<int32_t> prompt(int64_t length, int64_t salt) {
 }
 
 // Output tokens a second, from the moment the last sequence has its first token.
-double decode_rate(Engine& engine, int64_t count, int64_t new_tokens, double temperature, int64_t salt) {
+double decode_rate(Engine& engine, int64_t count, int64_t new_tokens, Sampling sampling, int64_t salt) {
   std::vector<std::promise<void>> first(static_cast<size_t>(count)), last(static_cast<size_t>(count));
   std::atomic<int64_t> before_start{0};
   std::atomic<bool> started{false};
@@ -99,7 +100,9 @@ double decode_rate(Engine& engine, int64_t count, int64_t new_tokens, double tem
   for (int64_t i = 0; i < count; ++i) {
     EngineRequest& request = requests[static_cast<size_t>(i)];
     request.prompt = prompt(128, salt * 1000 + i);
-    request.sampling = {.temperature = temperature, .max_new_tokens = new_tokens, .ignore_eos = true};
+    request.sampling = sampling;
+    request.sampling.seed = static_cast<uint64_t>(i);
+    request.sampling.max_new_tokens = new_tokens, request.sampling.ignore_eos = true;
     request.sink = [&, i, seen = int64_t{0}](const EngineEvent& event) mutable {
       if (seen == 0 && !event.tokens.empty()) first[static_cast<size_t>(i)].set_value();
       seen += static_cast<int64_t>(event.tokens.size());
@@ -162,10 +165,11 @@ void serve(const Options& o, const DeviceChoice& device) {
       say(task, {{"tokens_s", best}});
       if (!o.trace.empty()) traced(trace_file(o, task), device, once);
     } else {
-      const bool samples = task.starts_with("sample");
+      Sampling sampling{.temperature = task.starts_with("decode") ? 0.0 : 1.0};
+      if (task.starts_with("filter")) sampling.temperature = 0.7, sampling.top_k = 20, sampling.top_p = 0.8;
       const int64_t count = std::stoll(task.substr(6));
       const int64_t tokens = count == 1 ? 128 : 96;
-      const auto once = [&](int64_t n) { return decode_rate(engine, count, n, samples ? 1 : 0, salt++); };
+      const auto once = [&](int64_t n) { return decode_rate(engine, count, n, sampling, salt++); };
       once(16);
       const double rate = std::max(once(tokens), once(tokens));
       say(task, {{"tokens_s", rate}, {"ms_a_step", 1e3 * static_cast<double>(count) / rate}});
@@ -244,9 +248,10 @@ Options read(int argc, char** argv) {
   const auto take = [&](const char* name, std::string& to) {
     if (given.contains(name)) to = given[name];
   };
-  std::string tasks = o.mode == "serve"
-                          ? "floor,prefill512,prefill4096,decode1,decode8,decode32,decode128,decode256,sample256"
-                          : "lora2048,lora4096,lora4096-selective,lora4096-recompute,full4096-recompute";
+  std::string tasks =
+      o.mode == "serve"
+          ? "floor,prefill512,prefill4096,decode1,decode8,decode32,decode128,decode256,sample256,filter256"
+          : "lora2048,lora4096,lora4096-selective,lora4096-recompute,full4096-recompute";
   take("--tasks", tasks), take("--trace", o.trace), take("--device", o.device), take("--dtype", o.dtype),
       take("--quantised", o.quantised);
   std::istringstream list(tasks);

@@ -86,6 +86,7 @@ class MadeQuantised final : public QuantisedWeights {
   void forget(const std::string&) const override {}  // done when it was read
   bool holds_any_layer() const override { return false; }
   bool holds_words() const override { return false; }
+  bool makes_them() const override { return true; }
 
  private:
   const quant::Wish wish_;

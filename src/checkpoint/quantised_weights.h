@@ -28,6 +28,8 @@ class QuantisedWeights {
   virtual bool holds_any_layer() const = 0;
   // Whether tables of words may be quantised: where the file says so.
   virtual bool holds_words() const = 0;
+  // Whether open() quantises a plain weight, which takes a processor some time.
+  virtual bool makes_them() const { return false; }
 };
 
 // Of the folder of a checkpoint, its config.json, and what was asked for; null: all weights are plain.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/weights.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/file_names.h"
+#include "checkpoint/made_ahead.h"
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
@@ -336,6 +338,16 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   }
 }
 
+// Those that are held, in the order in which they are read.
+std::vector<MadeAhead::Wanted> wanted_layers(const std::vector<OnDisk>& plan) {
+  std::vector<MadeAhead::Wanted> wanted;
+  for (const OnDisk& from : plan)
+    for (size_t i = 0; from.held && !from.packed && i < from.tensors.size(); ++i)
+      if (!from.quantised_layer[i].empty()) wanted.emplace_back(from.quantised_layer[i], matrix_shape(from.tensors[i]));
+  return wanted;
+}
+size_t most_at_once() { return static_cast<size_t>(std::min(at::get_num_threads(), 8)); }
+
 // Names of the tensors of a quantised weight, where this is one; `layer` becomes its layer's name in the file.
 std::vector<std::string> quantised_tensors(const std::string& weight, const std::string& backbone,
                                            const LoadOptions& options, std::string& layer) {
@@ -419,13 +431,19 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
     log_info("the checkpoint's ", unread.ahead.size(), " tensors of layers that guess tokens ahead (",
              unread.ahead.front(), ", ...) are not read: nothing is guessed by them");
 
+  LoadOptions how = options;
+  std::unique_ptr<MadeAhead> ahead;
+  if (options.quantised && options.quantised->makes_them() && at::get_num_threads() > 1) {
+    ahead = std::make_unique<MadeAhead>(*options.quantised, wanted_layers(plan), most_at_once());
+    how.quantised = ahead.get();
+  }
   std::map<std::string, Param*> by_name;
   for (const OnDisk& from : plan) {
     require(
         !from.held || !is_cut(from.param, model.mesh()), Fault::Usage, from.name,
         " is quantised, and such weights cannot be shared out over ranks; use --deepspeed zero2 or --ddp, where each "
         "rank holds the whole model");
-    load_one(from, source, options, model.mesh());
+    load_one(from, source, how, model.mesh());
     by_name[from.name] = &from.param;
     if (options.filled) options.filled(from.name, from.param);
   }

@@ -229,7 +229,8 @@ class Attention {
 template <class T>
 void check_all(const Kernel<T>& kernel) {
   for (const Case& c : cases()) {
-    if (c.infinite && kernel.values_in_keys) continue;  // a value, too, would be infinite
+    if (gpu::kSeesRaces && c.what != "all rules, shared out") continue;  // barriers are the same in all of them
+    if (c.infinite && kernel.values_in_keys) continue;                   // a value, too, would be infinite
     Attention<T> attention(kernel, c);
     attention.run();
     attention.check();

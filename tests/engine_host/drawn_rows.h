@@ -34,7 +34,8 @@ inline std::map<std::string, std::vector<Row>> kinds_of_rows(size_t size) {
   for (float& x : out["far from 0"][0]) x += 300;
   for (float& x : out["far from 0"][1]) x -= 300;
   out["ties"] = {normal_row(size, 6, 2), Row(size, 0.f)};
-  for (float& x : out["ties"][0]) x = std::round(x);  // 0 and -0 are among them
+  for (float& x : out["ties"][0]) x = std::round(x);
+  for (size_t i = 0; i < size; i += 2) out["ties"][1][i] = -0.f;
   out["few possible"] = {normal_row(size, 7, 2), Row(size, kNever)};
   for (size_t i = 0; i < size; ++i)
     if (i % 3) out["few possible"][0][i] = kNever;

@@ -247,8 +247,10 @@ std::vector<Piece> find_shared() {
       },
       &base);
   std::vector<Piece> shared;
+  bool named = false;
   for (const auto& section : sections) {
     if (section.sh_type != SHT_SYMTAB) continue;
+    named = true;
     std::vector<ElfW(Sym)> symbols(section.sh_size / sizeof(ElfW(Sym)));
     read(symbols.data(), symbols.size(), section.sh_offset);
     const auto& strings = sections[section.sh_link];
@@ -261,7 +263,7 @@ std::vector<Piece> find_shared() {
       shared.push_back({reinterpret_cast<char*>(base + symbol.st_value), symbol.st_size});
     }
   }
-  if (shared.empty()) throw std::runtime_error("the simulated GPU finds no shared memory: was the program stripped?");
+  if (!named) throw std::runtime_error("the simulated GPU cannot tell where shared memory is: the program is stripped");
   return shared;
 }
 
@@ -346,6 +348,12 @@ void learn_of_host() {
 }
 
 }  // namespace
+
+#ifdef APUS_SEES_RACES
+const bool kSeesRaces = true;
+#else
+const bool kSeesRaces = false;
+#endif
 
 void launch(Extent grid, Extent block, const std::function<void()>& kernel) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z, blocks = uint64_t{grid.x} * grid.y * grid.z;

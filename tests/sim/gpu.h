@@ -35,6 +35,8 @@ struct Extent {
 // come or that wait elsewhere, and for extents that no GPU takes.
 void launch(Extent grid, Extent block, const std::function<void()>& kernel);
 
+extern const bool kSeesRaces;  // the thread sanitizer looks on: everything takes ten times as long
+
 struct Site {
   const char* call;  // "__syncthreads"
   const char* file;
