@@ -181,7 +181,7 @@ std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
 // Experts that are read alone: where products with codes are as fast as with plain numbers, which are multiplied for
 // all experts together. Parts of them on several ranks are plain.
 bool may_hold_stack(const Model& model, const OnDisk& stack, const LoadOptions& options) {
-  if (is_cut(stack.param, model.mesh()) || !ops::multiplies_codes(device_of(stack.name, options), options.dtype))
+  if (is_cut(stack.param, model.mesh()) || !ops::multiplies_stacks(device_of(stack.name, options), options.dtype))
     return false;
   if (!stack.packed) return options.quantised && !options.made_plain && !stack.param.pieces.empty();
   return options.answers_only && stack.tensors[1].shape[2] * 32 == stack.param.full[2];

@@ -30,6 +30,10 @@ const at::Tensor& matrix_in(const at::Tensor& stack, int64_t index);
 // Whether the device has products of its own with codes for weights of this type, which are as fast as
 // those with plain weights.
 bool multiplies_codes(c10::Device device, at::ScalarType type);
+// And for stacks, one matrix after the other: other devices than processors multiply plain ones all together.
+inline bool multiplies_stacks(c10::Device device, at::ScalarType type) {
+  return device.is_cpu() && multiplies_codes(device, type);
+}
 
 bool is_quantised(const at::Tensor& weight);
 // Null: a plain tensor, or one that the device keeps in its own order.

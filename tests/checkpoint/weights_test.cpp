@@ -128,13 +128,14 @@ TEST(Weights, PackedExpertsAreRead) {
       EXPECT_TRUE(at::equal(p.data, values.at(name))) << name;
     }
   });
-  // For answers they stay as they are, where the device multiplies by codes; the products are those of plain ones.
+  // For answers they stay as they are, where the device multiplies stacks of codes; the products are those of plain
+  // ones.
   const at::NoGradGuard no_gradient;
   const c10::Device device = golden::device();
   const auto held = load_model(folder.path, {.dtype = at::kBFloat16, .device = device, .answers_only = true}),
              plain = load_model(folder.path, {.dtype = at::kBFloat16, .device = device});
   held->visit([&](const std::string& name, Param& p) {
-    EXPECT_EQ(ops::is_quantised(p.data), p.turned && ops::multiplies_codes(device, at::kBFloat16)) << name;
+    EXPECT_EQ(ops::is_quantised(p.data), p.turned && ops::multiplies_stacks(device, at::kBFloat16)) << name;
   });
   const at::Tensor ids = at::arange(1, 20, at::kLong).to(device);
   const auto logits = [&](const Model& model) {

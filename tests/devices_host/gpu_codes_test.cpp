@@ -86,7 +86,7 @@ Matrix ggml_matrix(const GgmlBlocks& blocks, quant::Shape shape, std::vector<std
 
 // Packed, at an address that kernels take.
 struct Packed {
-  explicit Packed(const quant::Matrix& matrix) : order(CodeOrder::of(matrix)) {
+  explicit Packed(const quant::Matrix& matrix, bool exact = false) : order(CodeOrder::of(matrix, exact)) {
     if (!order) return;
     held.resize(static_cast<size_t>(order->bytes / 64));
     order->pack(matrix, held[0].bytes, [](int64_t count, const auto& f) { f(0, count / 2), f(count / 2, count); });
@@ -228,12 +228,30 @@ TEST(GpuCodes, Gguf) {
   }
 }
 
+template <int kKind>
+void check_f32(const Packed& p, const CodedWeight& w) {
+  const Kernels<float, kKind> kernels{p, *w.matrix};
+  const std::vector<double> want(kernels.want.begin(), kernels.want.end());
+  expect_close(kernels.plain(0, kernels.rows()), want, 1e-6, 1e-8, "plain");
+}
+
+// Weights in f32 are as the format has them.
+TEST(GpuCodes, F32) {
+  for (const CodedWeight& w : coded_weights(kFormats)) {
+    SCOPED_TRACE(w.name);
+    const Packed p(*w.matrix, /*exact=*/true);
+    ASSERT_TRUE(p.order);
+    const std::array kinds = {check_f32<0>, check_f32<1>, check_f32<2>, check_f32<3>};
+    kinds[static_cast<size_t>(p.order->kind)](p, w);
+  }
+}
+
 // Columns that are no whole packs of sixteen bytes.
 TEST(GpuCodes, NoOrderForOddRows) {
   const quant::Shape shape{32, 36};
   const std::vector<float> wide(static_cast<size_t>(shape.count()), 1.0F);
   const auto int8 = quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(wide, shape)}, shape);
-  EXPECT_FALSE(CodeOrder::of(*int8));
+  EXPECT_FALSE(CodeOrder::of(*int8, false));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ bool is_counted(const quant::CodeBook4& book) {
 int64_t up_to(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 }  // namespace
 
-std::optional<CodeOrder> CodeOrder::of(const quant::Matrix& matrix) {
+std::optional<CodeOrder> CodeOrder::of(const quant::Matrix& matrix, bool exact) {
   const auto* const coded = dynamic_cast<const quant::Coded*>(&matrix);
   const auto form = coded ? coded->code_form() : std::nullopt;
   if (!form) return std::nullopt;
@@ -46,11 +46,10 @@ std::optional<CodeOrder> CodeOrder::of(const quant::Matrix& matrix) {
   const bool one = o.group >= o.columns;
   const bool fits = one || (std::has_single_bit(static_cast<uint64_t>(o.group)) && o.group >= 128 / o.bits());
   if (!fits || o.columns % 8 != 0 || (form->zeros && form->leasts)) return std::nullopt;
-  o.zeros = form->zeros, o.leasts = form->leasts, o.wide = o.group >= kWideFrom, o.book = form->book;
+  o.zeros = form->zeros, o.leasts = form->leasts, o.wide = exact || one || o.group >= kWideFrom, o.book = form->book;
   o.stretches = (o.columns + o.stretch() - 1) / o.stretch();
   o.groups = one ? 1 : (o.stretches * o.stretch() + o.group - 1) / o.group;
   o.word_shift = one ? 31 : std::countr_zero(static_cast<uint64_t>(o.group * o.bits() / 128));
-  o.wide |= one;
   o.lay_out();
   return o;
 }

@@ -31,8 +31,9 @@ struct CodeOrder {
   // Shares [0, count) out over threads.
   using ShareOut = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>&)>;
 
-  // None: this weight is in no such order.
-  static std::optional<CodeOrder> of(const quant::Matrix& matrix);
+  // None: this weight is in no such order. `exact`: numbers of groups stay in f32; only rows made plain can be had
+  // then.
+  static std::optional<CodeOrder> of(const quant::Matrix& matrix, bool exact);
   // `bytes` of them, and the factors.
   void pack(const quant::Matrix& matrix, uint8_t* out, const ShareOut& share);
   KernelCodes at(const void* packed) const;

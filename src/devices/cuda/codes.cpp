@@ -46,7 +46,8 @@ const HeldCodes& held_in(const at::Tensor& codes) {
 at::Tensor pack_codes(const at::Tensor& weight, bool) {
   const quant::Matrix* const matrix = ops::matrix_of(weight);
   require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
-  auto order = is_narrow_or_float(weight.scalar_type()) ? CodeOrder::of(*matrix) : std::nullopt;
+  auto order = is_narrow_or_float(weight.scalar_type()) ? CodeOrder::of(*matrix, weight.scalar_type() == at::kFloat)
+                                                        : std::nullopt;
   if (!order) return at::empty({0}, at::kByte);
   const at::Tensor host = at::empty({order->bytes}, at::kByte);
   order->pack(*matrix, host.data_ptr<uint8_t>(),
