@@ -50,6 +50,18 @@ at::Tensor part(const at::Tensor& bytes, int64_t& offset, int64_t count, at::Sca
   return numbers;
 }
 
+// Bytes that the device copies by itself while the host goes on, where libtorch can give such.
+at::Tensor staging(int64_t bytes, at::Device device) {
+  const auto raw = at::TensorOptions().dtype(at::kByte);
+  if (!device.is_cpu()) {
+    try {
+      return at::empty({bytes}, raw.pinned_memory(true));
+    } catch (const c10::Error&) {  // not for this kind of device
+    }
+  }
+  return at::empty({bytes}, raw);
+}
+
 }  // namespace
 
 RecordedDecode::RecordedDecode(at::TensorOptions options, int64_t block_size, Recorder recorder)
@@ -66,9 +78,8 @@ std::unique_ptr<RecordedDecode::Recorded> RecordedDecode::blank(int64_t rows, in
   auto r = std::make_unique<Recorded>();
   r->rows = rows, r->width = width;
   const int64_t bytes = rows * 2 * 8 + (2 * (rows + 1) + rows * width) * 4;
-  const auto raw = at::TensorOptions().dtype(at::kByte);
-  r->host = at::empty({bytes}, raw.pinned_memory(!options_.device().is_cpu())),
-  r->there = at::empty({bytes}, raw.device(options_.device()));
+  r->host = staging(bytes, options_.device());
+  r->there = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(options_.device()));
   int64_t offset = 0;
   r->inputs.id_T = part(r->there, offset, rows, at::kLong);
   Step& s = r->step;
