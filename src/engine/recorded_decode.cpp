@@ -57,7 +57,7 @@ RecordedDecode::RecordedDecode(at::TensorOptions options, int64_t block_size, Re
 RecordedDecode::~RecordedDecode() = default;
 
 bool RecordedDecode::possible(const Model& model, const KvCache& cache) const {
-  return recorder_ && !impossible_ && !model.devices() && cache.spec().seats == 0;
+  return recorder_ && !impossible_ && !model.devices() && model.steps_are_alike() && cache.spec().seats == 0;
 }
 
 void RecordedDecode::forget() { recorded_.clear(); }

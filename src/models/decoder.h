@@ -45,6 +45,8 @@ class Decoder : public Model {
   explicit Decoder(DecoderSpec spec);
   const ModelShape& shape() const override { return spec_.shape; }
   void begin(Step& s) const override;
+  // Not where the host chooses which tokens are looked at, by how many there are.
+  bool steps_are_alike() const override { return !spec_.latent || spec_.latent->index.heads == 0; }
   int64_t short_context() const override;
   bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
   void read_all_as(int64_t length) override;

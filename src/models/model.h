@@ -54,6 +54,10 @@ class Model : public Module {
   // begin, embed, every layer, final norm -> hidden_TD. Positions that the step leaves out are the model's own.
   at::Tensor forward(const Inputs& in, Step& s) const;
 
+  // Whether a step of one token a sequence does the same work whatever the sequences' lengths, but for what begin()
+  // makes: then a device may record it.
+  virtual bool steps_are_alike() const { return true; }
+
   // The longest text that is read with the first of two sets of rotary factors (longrope); 0: there is one set.
   virtual int64_t short_context() const { return 0; }
   // A text that grows beyond it is read anew, as transformers does it in some families.

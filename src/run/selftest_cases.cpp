@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -13,6 +14,7 @@
 #include "ops/low_rank.h"
 #include "ops/ops.h"
 #include "ops/quantised.h"
+#include "ops/rope_table.h"
 #include "ops/state_scan.h"
 #include "quant/bnb4.h"
 #include "tensor/noise.h"
@@ -54,6 +56,16 @@ void add_pointwise(std::vector<OperatorCase>& all) {
                      const auto [q, k] = ops::rope(t[0], t[1], a.cos().to(t[0].device()), a.sin().to(t[0].device()));
                      return Tensors{q, k};
                    }});
+  all.push_back({"rope_table", "", {numbers({1}, 40)}, [](const Tensors& t) {
+                   const at::Tensor position = whole({0, 1, 5, 1000, 40000}).to(t[0].device());
+                   const auto [cos, sin] = ops::rope_table(position, {1.0f, 0.1f, 0.01f}, {0, 0, 0}, 1.5, true);
+                   return Tensors{cos.to(t[0].scalar_type()) * t[0], sin.to(t[0].scalar_type()) * t[0]};
+                 }});
+  // All devices drop the same elements.
+  all.push_back({"dropped", "", {numbers({37, 33}, 41)}, [](const Tensors& t) {
+                   const at::Tensor mask = dropped(at::ones(t[0].sizes(), t[0].options()), 0.3, 7, 12);
+                   return Tensors{t[0] * mask};
+                 }});
   all.push_back({"swiglu", "", {numbers({37, 128}, 7), numbers({37, 128}, 8)}, [](const Tensors& t) {
                    return Tensors{ops::swiglu(t[0], t[1])};
                  }});

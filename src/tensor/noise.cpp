@@ -3,11 +3,16 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
+#include <torch/library.h>
 
 #include <algorithm>
 
@@ -51,7 +56,8 @@ at::Tensor dropped_host(const at::Tensor& x, uint32_t seed, uint32_t threshold) 
 
 // The same bits by tensor operators, in 32-bit integers that wrap:
 // a device's mask is the host's, whatever its generator.
-at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold) {
+at::Tensor dropped_by_operators(const at::Tensor& x, int64_t wide_seed, int64_t threshold) {
+  const auto seed = static_cast<uint32_t>(wide_seed);
   const int64_t n = x.numel();
   const auto shifted = [](const at::Tensor& t, int64_t bits) {
     return at::bitwise_right_shift(t, bits).bitwise_and((int64_t{1} << (32 - bits)) - 1);
@@ -61,7 +67,22 @@ at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold
   h = h.bitwise_xor(shifted(h, 15)).mul_(static_cast<int32_t>(0x846ca68bu));
   h = h.bitwise_xor(shifted(h, 16));
   const at::Tensor pairs = at::stack({h.bitwise_and(0xffff), shifted(h, 16)}, 1).view({-1}).narrow(0, 0, n);
-  return x * pairs.ge(static_cast<int64_t>(threshold)).view(x.sizes()).to(x.scalar_type());
+  return x * pairs.ge(threshold).view(x.sizes()).to(x.scalar_type());
+}
+
+at::Tensor like(const at::Tensor& x, int64_t, int64_t) { return at::empty(x.sizes(), x.options()); }
+
+// By the device's own kernel where it has one. It has no gradient: x is multiplied by a mask where that is asked for.
+at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("apus::dropped", "")
+                             .typed<at::Tensor(const at::Tensor&, int64_t, int64_t)>();
+  const auto call = [&](const at::Tensor& t) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return op.call(t, seed, threshold);
+  };
+  if (at::GradMode::is_enabled() && x.requires_grad()) return x * call(at::ones(x.sizes(), x.options()));
+  return call(x);
 }
 
 }  // namespace
@@ -97,3 +118,10 @@ at::Tensor normal_noise(at::IntArrayRef shape, double mean, double deviation, ui
 }
 
 }  // namespace apus
+
+TORCH_LIBRARY_FRAGMENT(apus, m) {
+  // seed and threshold of 32 and 16 bits
+  m.def("dropped(Tensor x, int seed, int threshold) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) { m.impl("dropped", apus::dropped_by_operators); }
+TORCH_LIBRARY_IMPL(apus, Meta, m) { m.impl("dropped", apus::like); }

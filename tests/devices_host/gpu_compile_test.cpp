@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that the program launches, through NVIDIA's compiler where its library is here: hardly any may spill
-// registers to memory, and each must fit a block as it is launched. No GPU is needed.
+// The kernels that the program launches, through NVIDIA's compiler where its library is here: how many registers may be
+// spilled to memory is bounded, and each must fit a block as it is launched. No GPU is needed.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,17 +16,12 @@ namespace {
 
 struct Instance {
   std::string file, name;
-  int threads;     // of a block, at most
-  int spills = 0;  // bytes that it may
+  int threads;  // of a block, at most
 };
 
 std::vector<Instance> instances() {
-  std::vector<Instance> all{{"rope_table", "table", 256}, {"moe", "sum_pairs<bf16>", 256}};
-  for (const char* kind : {"0", "1", "2", "3"}) all.push_back({"codes", str("plain<bf16, ", kind, ">"), 256});
-  // Those of many rows of x spill a few pointers outside of the loop.
-  for (const char* form : {"0, 0", "1, 1", "2, 2", "3, 0"})
-    for (const char* tiles : {"1", "4"})
-      all.push_back({"codes", str("product<bf16, ", form, ", ", tiles, ">"), 256, 128});
+  std::vector<Instance> all{
+      {"rope_table", "table", 256}, {"moe", "sum_pairs<bf16>", 256}, {"draw_tokens", "draw", 1024}};
   for (const std::string& type : {std::string("bf16"), std::string("f16"), std::string("float")}) {
     for (const char* name : {"forward", "backward"}) {
       all.push_back({"rms_norm", name + ("<" + type + ">"), 512});
@@ -34,6 +29,7 @@ std::vector<Instance> instances() {
     }
     all.push_back({"rms_norm", "weight_gradient<" + type + ">", 128});
     all.push_back({"rope", "forward<" + type + ">", 512});
+    all.push_back({"dropped", "dropped<" + type + ">", 256});
     all.push_back({"store_kv", "store<" + type + ">", 256});
     all.push_back({"sum_of_squares", "sums<" + type + ">", 256});
     all.push_back({"adamw", "step<" + type + ", " + type + ">", 256});
@@ -45,26 +41,41 @@ std::vector<Instance> instances() {
     all.push_back({"adamw", "step<" + type + ", float>", 256});
     for (const char* size : {"64", "128"})
       all.push_back({"paged_attention", "attend_in_matrices<" + type + ", " + size + ">", 128});
+    for (const char* kind : {"0", "1", "2", "3"}) {
+      for (const char* shape : {"0, 1", "1, 4", "3, 2", "3, 4"})
+        all.push_back({"codes", "product<" + type + ", " + kind + ", " + shape + ">", 256});
+      all.push_back({"codes", "plain<" + type + ", " + kind + ">", 256});
+      all.push_back({"codes", "rows_of<" + type + ", " + kind + ">", 128});
+    }
     for (const std::string& result : {type, std::string("float")})
-      for (const char* rows : {"1, 1", "1, 8", "2, 1", "2, 2", "2, 4", "2, 8"})
+      for (const char* rows : {"1, 1", "1, 8", "2, 2", "3, 4", "4, 1", "4, 8"})
         all.push_back({"thin_product", "product<" + type + ", " + result + ", " + rows + ">", 256});
   }
   return all;
 }
 
-// A number that the assembler's report names; 0: it names none.
+// Numbers that the assembler's report names, of all functions of a kernel: the sum.
 int number_in(const std::string& log, const char* pattern) {
-  std::smatch found;
-  return std::regex_search(log, found, std::regex(pattern)) ? std::stoi(found[1]) : 0;
+  const std::regex named(pattern);
+  int sum = 0;
+  for (std::sregex_iterator at(log.begin(), log.end(), named), end; at != end; ++at) sum += std::stoi((*at)[1]);
+  return sum;
+}
+
+// Bytes, stored and loaded. Some save a few registers so that more blocks are at work; what is drawn calls functions.
+int spills_granted(const Instance& kernel) {
+  if (kernel.file == "codes" || kernel.file == "draw_tokens") return 256;
+  return kernel.name.find(", 32, 3, ") != std::string::npos ? 32 : 0;
 }
 
 class GpuCompile : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(GpuCompile, KernelsFitTheirBlocksWithoutSpilling) {
+TEST_P(GpuCompile, KernelsFitTheirBlocks) {
   if (const std::string why = cuda::why_no_nvrtc(); !why.empty()) GTEST_SKIP() << why;
   constexpr int kRegisters = 65536, kShared = 48 << 10;  // of a block
   std::printf("%-8s %-16s %-34s %9s %7s %7s\n", "chip", "file", "kernel", "registers", "shared", "spills");
-  for (const auto& [file, name, threads, may_spill] : instances()) {
+  for (const Instance& kernel : instances()) {
+    const auto& [file, name, threads] = kernel;
     std::string log;
     try {
       log = cuda::compile_kernel(file, name, GetParam()).log;
@@ -79,7 +90,7 @@ TEST_P(GpuCompile, KernelsFitTheirBlocksWithoutSpilling) {
     std::printf("%-8s %-16s %-34s %9d %7d %7d\n", GetParam().c_str(), file.c_str(), name.c_str(), registers, shared,
                 spills);
     EXPECT_GT(registers, 0) << name << ": " << log;
-    EXPECT_LE(spills, may_spill) << name;
+    EXPECT_LE(spills, spills_granted(kernel)) << name;
     EXPECT_LE((registers + 7) / 8 * 8 * threads, kRegisters) << name;
     EXPECT_LE(shared, kShared) << name;
   }

@@ -13,6 +13,9 @@ namespace rope {
 namespace rope_table {
 #include "devices/cuda/kernels/rope_table.cu"
 }
+namespace dropped {
+#include "devices/cuda/kernels/dropped.cu"
+}
 namespace swiglu {
 #include "devices/cuda/kernels/swiglu.cu"
 }
@@ -226,6 +229,27 @@ TYPED_TEST(GpuPointwise, StoreKv) {
     });
     EXPECT_EQ(std::memcmp(k_cache.data(), want_k.data(), k_cache.size() * sizeof(T)), 0) << c.k_size;
     EXPECT_EQ(std::memcmp(v_cache.data(), want_v.data(), v_cache.size() * sizeof(T)), 0) << c.v_size;
+  }
+}
+
+// The host's elements (tensor/noise.cpp) and no others; an odd number of them, and more than there are threads.
+TYPED_TEST(GpuPointwise, Dropped) {
+  using T = TypeParam;
+  const auto kept = [](unsigned i, unsigned seed, unsigned threshold) {
+    unsigned h = i / 2 + seed;
+    h = (h ^ (h >> 16)) * 0x7feb352du;
+    h = (h ^ (h >> 15)) * 0x846ca68bu;
+    h ^= h >> 16;
+    return (i % 2 ? h >> 16 : h & 0xffff) >= threshold;
+  };
+  Numbers numbers(5);
+  for (const unsigned count : {1u, 2u, 7u, 1001u}) {
+    const unsigned seed = 0xfffffff0u + count, threshold = 20000;  // the seed wraps around
+    const auto x = numbers.template many<T>(count);
+    auto y = unwritten<T>(count);
+    gpu::launch({2}, {64}, [&] { kernels::dropped::dropped<T>(x.data(), y.data(), seed, threshold, count); });
+    for (unsigned i = 0; i < count; ++i)
+      EXPECT_EQ(wide(y[i]), kept(i, seed, threshold) ? wide(x[i]) : 0) << i << " of " << count;
   }
 }
 

@@ -48,8 +48,8 @@ TEST(GpuThinProduct, IsTheProduct) {
   check_products<bf16, bf16, 1, 1>();
   check_products<bf16, bf16, 2, 2>();
   check_products<bf16, float, 1, 8>();
-  check_products<bf16, float, 2, 4>();
-  check_products<f16, f16, 2, 8>();
+  check_products<bf16, float, 3, 4>();
+  check_products<f16, f16, 4, 8>();
   check_products<f16, float, 1, 2>();
 }
 

@@ -123,6 +123,24 @@ void store_kv(const at::Tensor& k_in, const at::Tensor& v_in, at::Tensor& k_cach
                   static_cast<int>(v.size(2)));
 }
 
+using Dropped = at::Tensor(const at::Tensor&, int64_t, int64_t);
+
+at::Tensor dropped(const at::Tensor& x_in, int64_t seed, int64_t threshold) {
+  if (!is_narrow_or_float(x_in.scalar_type())) {
+    static const auto reference = ops::handle<Dropped>("apus::dropped");
+    return ops::call_reference(reference, x_in, seed, threshold);
+  }
+  static const TypedKernel kernel("dropped", "dropped");
+  const at::Tensor x = x_in.contiguous(), y = at::empty(x.sizes(), x.options());
+  constexpr int64_t kMostBlocks = 8192;
+  const int64_t pairs = (x.numel() + 1) / 2;
+  if (pairs > 0)
+    kernel.of(x.scalar_type())(Extent{std::min(kMostBlocks, (pairs + kThreads - 1) / kThreads)}, Extent{kThreads},
+                               address(x), address(y), static_cast<unsigned>(seed), static_cast<unsigned>(threshold),
+                               static_cast<long long>(x.numel()));
+  return y;
+}
+
 // As kernels/rope_table.cu has it.
 struct Frequencies {
   float inverse[ops::kMostFrequencies];
@@ -149,8 +167,12 @@ Pair rope_table(const at::Tensor& position_in, at::ArrayRef<double> inverse, at:
 }  // namespace
 
 std::vector<OwnOp> pointwise_ops() {
-  return {own<rope>("rope", kOwnKernel), own<rope_table>("rope_table", kOwnKernel), own<swiglu>("swiglu", kOwnKernel),
-          own<swiglu_backward>("swiglu_backward", kOwnKernel), own<store_kv>("store_kv", kOwnKernel)};
+  return {own<rope>("rope", kOwnKernel),
+          own<rope_table>("rope_table", kOwnKernel),
+          own<dropped>("dropped", kOwnKernel),
+          own<swiglu>("swiglu", kOwnKernel),
+          own<swiglu_backward>("swiglu_backward", kOwnKernel),
+          own<store_kv>("store_kv", kOwnKernel)};
 }
 
 }  // namespace apus::cuda

@@ -57,14 +57,23 @@ struct Reached {
   bool there;             // false: not even all reach it; `above` is the weight of all
 };
 
+// What filters and draws by falling logit look through: a row, or those of it that may still matter.
+struct Logits {
+  const float* at;
+  int size;
+  bool copied;
+};
+
 struct Shared {
+  Rule rule;
+  Weight weight;
+  Logits logits;
   unsigned count[kBins], low[kBins], high[kBins];  // weights in two halves
   float list[kList];
   Sums sums[kMostWarps];
   double part[kMostWarps];  // what each warp's part of a row adds up to
   Whole warp_count[kMostWarps], warp_weight[kMostWarps];
   double total, plain, before;
-  float largest;
   int picked, token, listed, bin;
   Whole above_count, above_weight;
 };
@@ -113,9 +122,10 @@ __device__ __noinline__ void scan(const float* row, int size, float scale, bool 
     for (int w = 0; w < warps; ++w) {
       s.sums[w].raise(largest, scale, both);
       s.total += s.part[w] = s.sums[w].tempered;
-      s.plain += s.sums[w].plain;
+      s.plain += both ? s.sums[w].plain : s.sums[w].tempered;
     }
-    s.largest = largest;
+    s.weight = {largest, scale};
+    s.logits = {row, size, false};
   }
   __syncthreads();
 }
@@ -186,20 +196,15 @@ __device__ unsigned lowest(unsigned no, unsigned yes, Is is) {
 }
 
 // The lowest logit whose weight is at least `bar`, and not 0 as a whole number.
-__device__ __noinline__ unsigned key_for(double bar, Weight weight) {
+__device__ __noinline__ unsigned key_for(double bar, const Shared& s) {
+  const Weight weight = s.weight;
   const double least = fmax(bar, 1.0 / kUnit);
   return lowest(key_of(never()), key_of(weight.largest), [&](float x) { return weight(x) >= least; });
 }
 
-// What filters and draws by falling logit look through: a row, or those of it that may still matter.
-struct Logits {
-  const float* at;
-  int size;
-  bool copied;
-};
-
 // Only those from `low` on are looked at from now on: copies them, if they are few.
-__device__ __noinline__ void narrow(Logits& of, unsigned low, Shared& s) {
+__device__ __noinline__ void narrow(unsigned low, Shared& s) {
+  const Logits of = s.logits;
   if (of.copied) return;
   __syncthreads();
   if (threadIdx.x == 0) s.listed = 0;
@@ -215,7 +220,8 @@ __device__ __noinline__ void narrow(Logits& of, unsigned low, Shared& s) {
     if (in && place < kList) s.list[place] = x;
   });
   __syncthreads();
-  if (s.listed <= kList) of = {s.list, s.listed, true};
+  if (threadIdx.x == 0 && s.listed <= kList) s.logits = {s.list, s.listed, true};
+  __syncthreads();
 }
 
 // Sums of the threads before this one (exclusive), and of all.
@@ -264,11 +270,13 @@ struct Bins {
 __device__ inline Whole weight_in(const Shared& s, int bin) { return static_cast<Whole>(s.high[bin]) << 32 | s.low[bin]; }
 
 // From the largest logit down to `low`: where counts (of_counts) or weights reach `target`, at least 1.
-__device__ __noinline__ Reached reach(Logits& of, Weight weight, unsigned low, bool of_counts, Whole target, Shared& s) {
+__device__ __noinline__ Reached reach(unsigned low, bool of_counts, Whole target, Shared& s) {
+  const Weight weight = s.weight;
   unsigned high = key_of(weight.largest);
   Whole above_count = 0, above = 0;
   bool whole_row = true;
   for (;;) {
+    const Logits of = s.logits;
     const int bits = 32 - __clz(high - low), shift = max(0, bits - kBinBits);
     const float span = weight.largest - number_of(low);
     const Bins bins{low, shift, weight.largest, of.copied || !whole_row || shift == 0 ? 0.f : (kBins - 1) / span};
@@ -310,18 +318,17 @@ __device__ __noinline__ Reached reach(Logits& of, Weight weight, unsigned low, b
     above_count += s.above_count, above += s.above_weight;
     bins.range(bin, low, high);
     if (low == high) return {low, above, weight_in(s, bin), weight_in(s, bin) / s.count[bin], true};
-    if (above_count + s.count[bin] <= kList) narrow(of, low, s);
+    if (above_count + s.count[bin] <= kList) narrow(low, s);
   }
 }
 
 __device__ inline Whole at_least_one(double x) { return x < 1 ? 1 : static_cast<Whole>(x); }
 
 // By falling logit, among those that the filters keep. (Every thread computes the same.)
-__device__ __noinline__ int draw_filtered(const float* row, int size, Weight weight, const Rule& r, Shared& s) {
+__device__ __noinline__ int draw_filtered(const float* row, int size, Shared& s) {
+  const Rule& r = s.rule;
   constexpr Whole kAll = ~0ull;
   const bool has_k = r.top_k > 0 && r.top_k < size, has_p = r.top_p < 1, other = has_k || has_p || r.min_p > 0;
-  const double total = s.total * kUnit;
-  Logits logits{row, size, false};
   double bar = 0;
   if (!has_k) {
     bar = r.min_p;
@@ -329,31 +336,31 @@ __device__ __noinline__ int draw_filtered(const float* row, int size, Weight wei
     if (has_p) bar = fmax(bar, 0.999 * (1 - r.top_p) * s.total / size);
     if (!other) bar = fmin(r.epsilon_cutoff * s.total, 1.0);
   }
-  unsigned low = key_for(bar, weight);
-  if (!has_k) narrow(logits, low, s);
+  unsigned low = key_for(bar, s);
+  if (!has_k) narrow(low, s);
   Whole kept = 0;
   if (has_k) {
-    const Reached k = reach(logits, weight, low, true, static_cast<Whole>(r.top_k), s);
+    const Reached k = reach(low, true, static_cast<Whole>(r.top_k), s);
     if (k.there) low = k.key;
     kept = k.above + k.at;
   }
   if (has_p) {
-    const Whole target = at_least_one(ceil(r.top_p * (has_k ? static_cast<double>(kept) : total)));
-    const Reached p = reach(logits, weight, low, false, target, s);
+    const Whole target = at_least_one(ceil(r.top_p * (has_k ? static_cast<double>(kept) : s.total * kUnit)));
+    const Reached p = reach(low, false, target, s);
     if (p.there) low = p.key;
     kept = p.there ? p.above + (target - p.above + p.each - 1) / p.each * p.each : p.above;
   }
-  if (!has_k && !has_p) kept = reach(logits, weight, low, false, kAll, s).above;
+  if (!has_k && !has_p) kept = reach(low, false, kAll, s).above;
   for (int filter = 0; filter < 2; ++filter) {
     const double least = filter == 0 ? r.min_p
                                      : fmin(r.epsilon_cutoff * (other ? static_cast<double>(kept) / kUnit : s.total), 1.0);
-    const unsigned key = least > 0 ? key_for(least, weight) : 0;
+    const unsigned key = least > 0 ? key_for(least, s) : 0;
     if (key <= low) continue;
     low = key;
-    kept = reach(logits, weight, low, false, kAll, s).above;
+    kept = reach(low, false, kAll, s).above;
   }
   const Whole target = min(static_cast<Whole>(r.number * static_cast<double>(kept)) + 1, kept);
-  const Reached d = reach(logits, weight, low, false, target, s);
+  const Reached d = reach(low, false, target, s);
   const Whole equals_before = (target - d.above - 1) / d.each;
   return first_past(row, size, Equal{number_of(d.key)}, static_cast<double>(equals_before), false, s);
 }
@@ -362,28 +369,30 @@ __device__ __noinline__ int draw_filtered(const float* row, int size, Weight wei
 __global__ void __launch_bounds__(1024) draw(const float* logits, long long stride, int size, const Rule* rules,
                                              float* out) {
   __shared__ Shared s;
-  const Rule r = rules[blockIdx.x];
+  if (threadIdx.x == 0) s.rule = rules[blockIdx.x];
+  __syncthreads();
+  const Rule& r = s.rule;
   const float* const row = logits + static_cast<long long>(r.row) * stride;
   const bool greedy = r.temperature == 0;
   const float scale = greedy ? 1.f : static_cast<float>(fmin(1 / r.temperature, 1e30));
   const bool plain = r.logprob == 1 && scale != 1;
   scan(row, size, scale, plain, s);
-  const Weight weight{s.largest, scale};
-  const double total = plain ? s.plain : s.total;
-  const bool usable = s.total - s.total == 0 && fabsf(s.largest) < __uint_as_float(0x7f800000u);
+  const bool usable = s.total - s.total == 0 && fabsf(s.weight.largest) < __uint_as_float(0x7f800000u);
   int token = -1;
   if (usable) {
     const bool filtered = (r.top_k > 0 && r.top_k < size) || r.top_p < 1 || r.min_p > 0 || r.epsilon_cutoff > 0;
     if (greedy)
-      token = first_past(row, size, Equal{s.largest}, 0, false, s);
+      token = first_past(row, size, Equal{s.weight.largest}, 0, false, s);
     else if (!filtered)
-      token = first_past(row, size, weight, r.number * s.total, true, s);
+      token = first_past(row, size, s.weight, r.number * s.total, true, s);
     else
-      token = draw_filtered(row, size, weight, r, s);
+      token = draw_filtered(row, size, s);
   }
   if (threadIdx.x != 0) return;
-  const double above = token < 0 ? 0 : static_cast<double>(row[token]) - weight.largest;
   out[2 * blockIdx.x] = static_cast<float>(token);
-  out[2 * blockIdx.x + 1] =
-      token < 0 || r.logprob == 0 ? 0.f : static_cast<float>((plain ? above : above * scale) - log(total));
+  const bool asked = token >= 0 && r.logprob != 0, tempered = r.logprob != 1;
+  const double above = asked ? static_cast<double>(row[token]) - s.weight.largest : 0;
+  out[2 * blockIdx.x + 1] = !asked     ? 0.f
+                            : tempered ? static_cast<float>(above * s.weight.scale - log(s.total))
+                                       : static_cast<float>(above - log(s.plain));
 }
