@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, kTiles == 1 ? 3 : 2) product(
   const long long tile = static_cast<long long>(blockIdx.x) * tiles_here + warp % tiles_here;
   Part<T, kKind, kScales, kTiles> part(c, tile, x, x_row, first, m, space);
   // Some stretches at once are on their way.
-  constexpr int kAhead = 2;
+  constexpr int kAhead = kTiles == 4 ? 1 : 2;  // as registers allow
   Stretch<kScales> held[kAhead];
   const int end = tile * 16 < c.rows ? c.stretches : 0;
   const auto read = [&](int from) {
