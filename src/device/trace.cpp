@@ -48,6 +48,21 @@ void add(Sums& sums, const std::string& name, double microseconds) {
   sum.name = name, sum.milliseconds += microseconds / 1e3, ++sum.calls;
 }
 
+// The host's operators in the form of Kineto's files; their times have other names in newer releases.
+template <class Event>
+std::string host_trace(const std::vector<Event>& events) {
+  Json all = Json::array();
+  for (const Event& e : events) {
+    Json event{{"ph", "X"}, {"cat", "cpu_op"}, {"name", e.name()}, {"pid", 1}, {"tid", e.startThreadId()}};
+    if constexpr (requires { e.startNs(); })
+      event["ts"] = static_cast<double>(e.startNs()) / 1e3, event["dur"] = static_cast<double>(e.durationNs()) / 1e3;
+    else
+      event["ts"] = e.startUs(), event["dur"] = e.durationUs();
+    all.push_back(std::move(event));
+  }
+  return Json{{"traceEvents", std::move(all)}}.dump();
+}
+
 }  // namespace
 
 Trace::Trace(at::Device device) {
@@ -63,7 +78,12 @@ Trace::~Trace() {
 
 std::vector<TracedOperator> Trace::finish(const std::filesystem::path& file) {
   running_ = false;
-  torch::autograd::profiler::disableProfiler()->save(file.string());
+  const auto result = torch::autograd::profiler::disableProfiler();
+  try {
+    result->save(file.string());
+  } catch (const c10::Error&) {  // a libtorch without Kineto, as Debian builds it
+    write_file_atomic(file, host_trace(result->events()));
+  }
   return traced_operators(read_file(file));
 }
 

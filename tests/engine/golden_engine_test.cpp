@@ -73,7 +73,7 @@ TEST_P(GoldenEngine, GreedyByRecordedSteps) {
   Repeated::played = 0;
   expect_golden(e);
   expect_golden(e);  // with recordings that are there already
-  EXPECT_EQ(Repeated::played > 0, model->steps_are_alike() && model->shape().state.numbers() == 0);
+  if (device.is_cpu()) EXPECT_EQ(Repeated::played > 0, model->steps_are_alike() && model->shape().state.numbers() == 0);
 }
 
 TEST_P(GoldenEngine, GreedyWhereStepsCannotBeRecorded) {
