@@ -65,7 +65,7 @@ int number_in(const std::string& log, const char* pattern) {
 // Bytes, stored and loaded. Some save a few registers so that more blocks are at work; what is drawn calls functions.
 int spills_granted(const Instance& kernel) {
   if (kernel.file == "codes" || kernel.file == "draw_tokens") return 256;
-  return kernel.name.find(", 32, 3, ") != std::string::npos ? 32 : 0;
+  return kernel.name.starts_with("attend<") ? 32 : 0;
 }
 
 class GpuCompile : public ::testing::TestWithParam<std::string> {};
