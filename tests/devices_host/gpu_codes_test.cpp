@@ -155,8 +155,9 @@ struct Kernels {
     const long long ids[] = {5, rows() - 1, 0, 17};
     auto y = packs_of(unwritten<T>(4 * columns()));
     gpu::launch({4}, {32}, [&] { kernels::codes::rows_of<T, kKind>(p.codes, ids, y[0].at); });
-    for (size_t i = 0; i < 4 * columns(); ++i)
-      ASSERT_EQ(y[0].at[i].bits, all[static_cast<size_t>(ids[i / columns()]) * columns() + i % columns()].bits) << i;
+    const std::vector<T> got = from_packs(y, 4 * columns());
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(got[i].bits, all[static_cast<size_t>(ids[i / columns()]) * columns() + i % columns()].bits) << i;
   }
 
   template <int kTiles>

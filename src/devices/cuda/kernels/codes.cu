@@ -186,7 +186,8 @@ struct Part {
     const long long at = numbers_of_row(c, tile, lane / 4) * (kScales & kWide ? 8 : 4);
     code = c.code + tile * c.stretches * 64 + lane;
     scale = static_cast<const char*>(c.scale) + at;
-    zeros = c.zero, offset = static_cast<const char*>(zeros ? c.zero : c.least) + at;
+    zeros = c.zero;
+    if constexpr (kScales & kOffsets) offset = static_cast<const char*>(zeros ? c.zero : c.least) + at;
     least_factor = c.least_factor / c.factor;
     counted_from = kKind == kCounted ? twice<T>(c.book[0] - power(T{})) : 0;
 #pragma unroll
