@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/ascend/ops.h"
 
-#include <cstdlib>
 #include <map>
-#include <sstream>
 
 #include "base/log.h"
 #include "base/nearest.h"
 #include "devices/ascend/offered.h"
+#include "devices/reference_ops.h"
 #include "devices/vendor_op.h"
 
 namespace apus::ascend {
 
 namespace {
-
-bool left_to_reference(const std::string& op) {
-  const char* list = std::getenv("APUS_REFERENCE_OPS");
-  std::istringstream names(list ? list : "");
-  for (std::string name; std::getline(names, name, ',');)
-    if (name == op || name == "all") return true;
-  return false;
-}
 
 // Why a kernel of ours cannot be used: the first of the vendor's operators it calls that is
 // not there. Empty when all are.

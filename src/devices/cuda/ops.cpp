@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/cuda/ops.h"
 
-#include <cstdlib>
 #include <map>
-#include <sstream>
 
 #include "base/log.h"
 #include "devices/cuda/kernel.h"
+#include "devices/reference_ops.h"
 
 namespace apus::cuda {
 
 namespace {
-
-bool left_to_reference(const std::string& op) {
-  const char* list = std::getenv("APUS_REFERENCE_OPS");
-  std::istringstream names(list ? list : "");
-  for (std::string name; std::getline(names, name, ',');)
-    if (name == op || name == "all") return true;
-  return false;
-}
 
 std::map<std::string, std::string> register_all() {
   // Kept for the life of the process: it removes its kernels when it goes.
