@@ -12,9 +12,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -27,7 +25,7 @@
 #include "algos/sft.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/random.h"
+#include "bench/train/random_batch.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
@@ -178,18 +176,6 @@ void serve(const Options& o, const DeviceChoice& device) {
   }
 }
 
-Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
-  Random random(seed);
-  std::vector<int64_t> ids(static_cast<size_t>(length)), labels(ids.size(), -100);
-  for (auto& id : ids) id = static_cast<int64_t>(random.below(static_cast<uint64_t>(vocab)));
-  for (size_t i = 0; i + 1 < ids.size(); ++i) labels[i] = ids[i + 1];
-  Batch b;
-  b.id_T = at::tensor(ids, at::kLong), b.label_T = at::tensor(labels, at::kLong), b.weight_T = at::ones({length});
-  b.step = packed_step({static_cast<int32_t>(length)}, at::kCPU);
-  b.trained = length - 1;
-  return b;
-}
-
 // lora4096-recompute: what is trained, how long, and whether layers run again in the backward pass.
 void train(const Options& o, const DeviceChoice& device) {
   for (const std::string& task : o.tasks) {
@@ -214,7 +200,7 @@ void train(const Options& o, const DeviceChoice& device) {
     uint64_t seed = 0;
     device.kind->reset_peak(0);
     const auto once = [&] {
-      Batch batch = random_batch(length, model->shape().vocab, seed++).to(device.device);
+      Batch batch = bench::random_batch(length, model->shape().vocab, seed++).to(device.device);
       set_training(batch.step, {.dropout_seed = seed, .router = {}, .table = {}});
       device.kind->synchronize(0);
       const Stopwatch watch;

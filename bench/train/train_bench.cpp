@@ -5,8 +5,6 @@
 //        [--master float32|stochastic] [--in_backward false] [--dropout 0] [--device cpu]     prints one JSON object
 // --in_backward true: each weight is updated in the backward pass, and gradients are not clipped.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/tensor.h>
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -16,7 +14,7 @@
 
 #include "algos/sft.h"
 #include "base/clock.h"
-#include "base/random.h"
+#include "bench/train/random_batch.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
@@ -51,18 +49,6 @@ int64_t fresh_pages() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return usage.ru_minflt;
-}
-
-Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
-  Random random(seed);
-  std::vector<int64_t> ids(static_cast<size_t>(length)), labels(ids.size(), -100);
-  for (auto& id : ids) id = static_cast<int64_t>(random.below(static_cast<uint64_t>(vocab)));
-  for (size_t i = 0; i + 1 < ids.size(); ++i) labels[i] = ids[i + 1];
-  Batch b;
-  b.id_T = at::tensor(ids, at::kLong), b.label_T = at::tensor(labels, at::kLong), b.weight_T = at::ones({length});
-  b.step = packed_step({static_cast<int32_t>(length)}, at::kCPU);
-  b.trained = length - 1;
-  return b;
 }
 
 // true, false, so many layers; or selective: with what feed-forwards give kept but in so many layers.
@@ -116,7 +102,7 @@ int run(int argc, char** argv) {
   const double loaded = start.seconds();
   double first_step = 0, best = 1e30, least_cpu = 1e30;
   for (int64_t step = 0; step < steps; ++step) {
-    Batch batch = random_batch(length, model->shape().vocab, static_cast<uint64_t>(step)).to(device.device);
+    Batch batch = bench::random_batch(length, model->shape().vocab, static_cast<uint64_t>(step)).to(device.device);
     set_training(batch.step, {.dropout_seed = static_cast<uint64_t>(step) + 1, .router = {}, .table = {}});
     const Stopwatch watch;
     const double cpu = processor_seconds();
