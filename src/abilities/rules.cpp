@@ -44,14 +44,17 @@ class Rules {
 
   // Each process holds some of the matrices, experts or layers.
   void parts() {
-    refuse(trains() && draws(), flag(), " is not available for ", c_.asked,
+    refuse(draws() && c_.stages == 1 && !c_.algorithm->shares_answers, flag(), " is not available for ", c_.asked,
            ", which draws answers, and the engine holds the whole model: use --deepspeed zero2, or zero3");
+    refuse(draws() && c_.stages > 1, kStages, " is not available for ", c_.asked,
+           ", which draws answers: each token of them needs all layers. Use ", kTensor, ", or --deepspeed zero3");
     refuse(!words(), flag(), " is not available for ", c_.asked,
            ", whose model gives no words: use --deepspeed zero3 to train it, one process to ask it");
     refuse(c_.quantised,
            "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave out ", flag(),
            trains() ? ", or use --deepspeed zero2" : "");
-    refuse(c_.generates, "--predict_with_generate answers with the whole model: leave it out with ", flag());
+    refuse(c_.needs.steady_rows, "--deterministic_rollout is not available with ", flag(),
+           ", whose processes add up what each has multiplied in another order where they answer: leave it out");
     refuse(c_.broadcasts, "--broadcast_weights sends whole weights: leave it out with ", flag());
     refuse(!kind_.cut, "--tuner_type ", c_.tuner, " is held whole by each process: leave out ", flag(),
            ", or use --tuner_type lora");
@@ -68,6 +71,8 @@ class Rules {
            ", which reads two words' rows of the head: use --deepspeed zero3");
     refuse(!c_.needs.whole_logits.empty(), c_.needs.whole_logits, " looks at all words at once: leave it out with ",
            kTensor);
+    refuse(!c_.needs.rows_apart.empty(), c_.needs.rows_apart, " is not available with ", kTensor,
+           ": leave one of them out");
     if (!c_.model) return;
     refuse(!c_.model->uncut.empty(), kTensor, " is not available for ", type(), " models (", c_.model->uncut,
            "): --deepspeed zero3 makes room in another way");
@@ -102,6 +107,8 @@ class Rules {
            "layers alone: use --deepspeed zero1 with it, or zero2 and zero3 without it");
     refuse(c_.asks_reference, "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with ",
            kStages);
+    refuse(c_.generates, "--predict_with_generate needs all layers for each token: leave it out with ", kStages,
+           ", and evaluate by loss");
     refuse(!c_.needs.whole_logits.empty(), c_.needs.whole_logits, " is not available with ", kStages, ": leave it out");
     refuse(!c_.needs.one_process.empty(), c_.needs.one_process,
            " keeps a mean that the last process alone would know: take another one with ", kStages);
@@ -118,8 +125,6 @@ class Rules {
     refuse(!c_.needs.rows_apart.empty(), c_.needs.rows_apart, " is not available with ", kTokens,
            ": leave one of them out");
     refuse(c_.noise, "--neftune_noise_alpha draws its noise for whole rows: leave it out with ", kTokens);
-    refuse(c_.generates, "--predict_with_generate gives each process rows of its own to answer: leave it out with ",
-           kTokens, ", and evaluate by loss");
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
            " halves the heads of the whole model over whole rows: leave out ", kTokens);
     if (!c_.model) return;

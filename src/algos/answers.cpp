@@ -17,6 +17,7 @@
 #include "data/rows/row.h"
 #include "device/agree.h"
 #include "environment/plugin.h"
+#include "train/idle_pass.h"
 #include "train/record/run_log.h"
 #include "train/rollout.h"
 
@@ -165,7 +166,7 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<MediaItem>> media;
   std::vector<Json> rows;
-  const RowSharers sharers = row_sharers(actors);
+  const RowSharers sharers(actors.sharers);
   const Range share = sharers.share_of(part.end - part.first);
   const Part own{.each = part.each,
                  .first = part.first + static_cast<size_t>(share.begin),
@@ -189,11 +190,6 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
     round.tokens += out[i].said();
   }
   return sharers.together(std::move(out));
-}
-
-// In evaluations each draws everything, as ranks do not go in step.
-RowSharers AnswerRounds::row_sharers(const Actors& actors) const {
-  return at::GradMode::is_enabled() ? RowSharers(actors.data_ranks, ranks_) : RowSharers();
 }
 
 // In one turn.
@@ -248,13 +244,17 @@ std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>
   const auto model = [&](const auto& texts, const Sampling& of_turn) {
     return actors.rollout->answers(texts, of_turn);
   };
-  const Rollout::Shift shift(*actors.rollout);
-  std::vector<Trajectory> all = play(*environment_, starts, prompts, sampling,
-                                     {.max_turns = o_.environment.max_turns,
-                                      .max_new_tokens = sampling.max_new_tokens,
-                                      .total = o_.environment.total_length(),
-                                      .longest = actors.rollout->longest()},
-                                     {.model = model, .question = asked, .between = between, .tokenizer = *tokenizer_});
+  std::vector<Trajectory> all;
+  {
+    const Rollout::Shift shift(*actors.rollout);
+    all = play(*environment_, starts, prompts, sampling,
+               {.max_turns = o_.environment.max_turns,
+                .max_new_tokens = sampling.max_new_tokens,
+                .total = o_.environment.total_length(),
+                .longest = actors.rollout->longest()},
+               {.model = model, .question = asked, .between = between, .tokenizer = *tokenizer_});
+  }
+  actors.rollout->serve();
   std::vector<Answer> out;
   for (Trajectory& t : all) {
     Answer& answer = out.emplace_back();
@@ -310,11 +310,18 @@ Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
 }
 
 // What a reward model says of each answer behind its question.
-std::vector<double> AnswerRounds::judged_by(const Model& model, const std::string& name,
+std::vector<double> AnswerRounds::judged_by(const Actors& actors, size_t reward_model,
                                             const std::vector<Answer>& answers) const {
+  const Model& model = *actors.others.at("reward").at(reward_model);
+  const std::string& name = names_[rewards_.names().size() + reward_model];
   std::vector<double> out;
   const auto at_once = static_cast<size_t>(o_.scored_at_once);
-  for (size_t begin = 0; begin < answers.size(); begin += at_once) {
+  const size_t passes = passes_in_step(model, (answers.size() + at_once - 1) / at_once, actors.data_ranks);
+  for (size_t pass = 0, begin = 0; pass < passes; ++pass, begin += at_once) {
+    if (begin >= answers.size()) {
+      Scorer(model).scores(idle_batch().to(device_));
+      continue;
+    }
     Samples samples;
     for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i) {
       Sample sample = sample_of(answers[i], false, false);
@@ -334,7 +341,8 @@ std::vector<double> AnswerRounds::judged_by(const Model& model, const std::strin
   return out;
 }
 
-// Functions and programs judge while the models do.
+// Functions and programs judge while the models do, of which ranks may hold parts. Rewards that are asked twice may
+// differ: of ranks that have the same answers one asks.
 void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions) {
   std::vector<Json> rows;
   for (const Sample& question : questions) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
@@ -347,11 +355,13 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
                       .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory,
                       .group = answers[i].group,
                       .step = actors.step});
-  std::future<Rewards::Scores> functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
+  const RowSharers sharers(actors.sharers);
+  std::future<Rewards::Scores> functions;
+  if (sharers.first()) functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
   std::vector<std::vector<double>> judged;
   const size_t first = rewards_.names().size(), models = o_.rewards.reward_model.size();
-  for (size_t m = 0; m < models; ++m)
-    judged.push_back(judged_by(*actors.others.at("reward").at(m), names_[first + m], answers));
+  for (size_t m = 0; m < models; ++m) judged.push_back(judged_by(actors, m, answers));
+  if (!sharers.first()) return sharers.agree_on_rewards(answers);
   const Rewards::Scores scores = functions.get();
   for (size_t i = 0; i < answers.size(); ++i) {
     const std::vector<double> of_environment = std::exchange(answers[i].rewards, {});
@@ -366,12 +376,6 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
       answers[i].rewards.push_back(reward);
     }
   }
-}
-
-// Rewards that are asked twice may differ: of ranks that have the same answers one asks.
-void AnswerRounds::worth(Actors& actors, std::vector<Answer>& answers, const Samples& questions) {
-  const RowSharers sharers = row_sharers(actors);
-  if (sharers.first()) reward(actors, answers, questions);
   sharers.agree_on_rewards(answers);
 }
 
@@ -380,7 +384,7 @@ void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, 
   const double temperature = std::exchange(sampling_.temperature, 0);
   std::vector<Answer> greedy = rolled_out(actors, questions, all_of(questions, 1), seed_, round);
   sampling_.temperature = temperature;
-  worth(actors, greedy, questions);
+  reward(actors, greedy, questions);
   for (Answer& answer : answers) answer.greedy_reward = greedy[static_cast<size_t>(answer.group)].reward;
 }
 
@@ -400,7 +404,7 @@ AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, 
 
 void AnswerRounds::bring_servers(Actors& actors) const {
   require(actors.rollout, Fault::Bug, "there is no engine to roll answers out with");
-  actors.rollout->ask_servers(o_.servers, rank_ == 0 && row_sharers(actors).first());
+  actors.rollout->ask_servers(o_.servers, rank_ == 0 && RowSharers(actors.sharers).first());
 }
 
 AnswerRounds::Round AnswerRounds::draw(Actors& actors, const Samples& questions) {
@@ -430,15 +434,15 @@ uint64_t AnswerRounds::evaluation_seed(const Actors& actors, const Part& part) c
 }
 
 void AnswerRounds::judge(Actors& actors, Round& round, const Samples& questions, bool training) {
-  worth(actors, round.answers, questions);
+  reward(actors, round.answers, questions);
   if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
   if (training && o_.resamples) resample(actors, round, o_.each);
 }
 
-// Groups without spread make room for answers to further questions, one for one. Ranks that draw together all go on as
-// long as one of them has such groups.
+// Groups without spread make room for answers to further questions, one for one. Ranks that share out experts all go on
+// as long as one of them has such groups.
 void AnswerRounds::resample(Actors& actors, Round& round, int64_t each) {
-  const bool in_step = row_sharers(actors).several();
+  const bool in_step = exchanges_experts(actors.policy);
   for (int64_t attempt = 1; attempt <= o_.max_resample_times && actors.more_rows; ++attempt) {
     std::vector<size_t> dead;  // the first answer of each
     for (const auto& [first, end] : groups_of(round.answers))
@@ -455,7 +459,7 @@ void AnswerRounds::resample(Actors& actors, Round& round, int64_t each) {
         static_cast<uint64_t>((actors.step * (o_.max_resample_times + 1) + attempt) * ranks_ + rank_);
     std::vector<Answer> fresh =
         rolled_out(actors, further, all_of(further, each), mix(seed_, stream_named("rollout again"), place), round);
-    worth(actors, fresh, further);
+    reward(actors, fresh, further);
     if (o_.asks_greedy) add_greedy_rewards(actors, further, fresh, round);
     size_t next = 0;
     for (const auto& [first, end] : groups_of(fresh)) {

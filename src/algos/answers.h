@@ -54,8 +54,6 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
 // Adds lines of all ranks to completions.jsonl, by rank; the first one writes. `data_ranks` null: one rank.
 void write_completions(const std::string& lines, const std::filesystem::path& dir, Comm* data_ranks);
 
-class RowSharers;  // algos/row_sharers.h
-
 struct RoundOptions {
   RewardOptions rewards;
   EnvironmentOptions environment;
@@ -122,8 +120,6 @@ class AnswerRounds {
   uint64_t evaluation_seed(const Actors& actors, const Part& part) const;
   void take(Answer& answer, const FinishedAnswer& more) const;
   std::string said(const Answer& answer, bool at_word) const;
-  RowSharers row_sharers(const Actors& actors) const;
-  void worth(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
   static Part all_of(const Samples& questions, int64_t each);
   Part mine_of(const Samples& questions, int64_t each) const;
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
@@ -135,7 +131,7 @@ class AnswerRounds {
                              const Sampling& sampling) const;
   std::vector<int32_t> between_turns(const Json& row, const Json& messages) const;
   void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
-  std::vector<double> judged_by(const Model& model, const std::string& name, const std::vector<Answer>& answers) const;
+  std::vector<double> judged_by(const Actors& actors, size_t reward_model, const std::vector<Answer>& answers) const;
   void add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers, Round& round);
   void resample(Actors& actors, Round& round, int64_t each);
 

@@ -59,6 +59,7 @@ void AnswerRounds::go_on(Actors& actors, const std::vector<Piece>& pieces) {
       answer.open = answer.cut && std::ssize(answer.ids) < sampling_.max_new_tokens;
     }
   }
+  actors.rollout->serve();
   for (const Piece& piece : pieces) piece.round->seconds = watch.seconds(), piece.round->tokens = tokens;
 }
 

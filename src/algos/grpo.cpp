@@ -18,9 +18,9 @@
 #include "algos/row_sharers.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "nn/token_share.h"
-#include "nn/training_step.h"
 #include "ops/ops.h"
+#include "train/idle_pass.h"
+#include "train/label_logprobs.h"
 #include "train/shared_prefix.h"
 
 namespace apus {
@@ -146,17 +146,23 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
   AnswerRounds::Round round = round_of(actors, std::move(micro_batches), training);
-  const RowSharers sharers(actors.data_ranks, ranks_);
+  const RowSharers sharers(actors.sharers);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
 
   auto updates = divided(round.answers, static_cast<uint64_t>(actors.step), training);
   const std::vector<Answer> as_rewarded = round.answers;
   const ScoredAnswers rewarded = whole(as_rewarded, actors, training).scored;
-  for (auto& update : updates)
+  for (auto& update : updates) {
+    const size_t passes = passes_in_step(actors.policy, update.size(), actors.data_ranks);
     for (Part& part : update) {
       add_logprobs(actors, part);
       if (o_.kl_rewarded() && o_.beta > 0) take_divergence(part, round.answers);
     }
+    for (size_t i = update.size(); i < passes; ++i) {
+      Part idle{.answers = {}, .batch = idle_batch().to(device_)};
+      add_logprobs(actors, idle);
+    }
+  }
   // Every sharer counts whole groups.
   add_advantages(updates, whole(round.answers, actors, training),
                  [&](double x) { return over_ranks(x) / static_cast<double>(training ? sharers_ : 1); });
@@ -184,7 +190,7 @@ AnswerRounds::Round Grpo::round_of(Actors& actors, std::vector<Samples> micro_ba
   for (Samples& samples : micro_batches)
     for (Sample& sample : samples) questions.push_back(std::move(sample));
   if (o_.partial_rollout) return ahead_->next_in_pieces(actors, std::move(questions), *rounds_);
-  if (o_.draws_beside() && !RowSharers(actors.data_ranks, ranks_).several())
+  if (o_.draws_beside() && !RowSharers(actors.sharers).several())
     return ahead_->next_beside(actors, std::move(questions), *rounds_);
   return ahead_->next(
       actors, std::move(questions), [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); },
@@ -327,7 +333,7 @@ double Grpo::count(const Batch& batch) const {
 bool Grpo::looks_at_updates() const { return info_.pick_by || o_.top_entropy_quantile < 1; }
 
 void Grpo::look_at(Actors& actors, Update& batches) {
-  const RowSharers sharers(actors.data_ranks, ranks_);
+  const RowSharers sharers(actors.sharers);
   mark_tokens(actors, batches, [&](double x) { return actors.summed(x) / sharers.count(); });
 }
 
@@ -336,10 +342,13 @@ void Grpo::mark_tokens(Actors& actors, Update& batches, const RankSum& over_rank
   std::vector<PolicyTokens> tokens;
   std::vector<at::Tensor> entropies, advantages, logprobs, index_of;
   std::vector<Batch*> of;
+  const auto own = static_cast<size_t>(
+      std::count_if(batches.begin(), batches.end(), [](const Batch& batch) { return !Chord::shows(batch); }));
+  const size_t passes = passes_in_step(actors.policy, own, actors.data_ranks);
   for (Batch& batch : batches) {
     if (Chord::shows(batch)) continue;
-    const ops::HeadLogprob head = ops::head_logprob(Reference::of(actors.policy).head_factors(batch), batch.label_T,
-                                                    temperature_, o_.top_entropy_quantile < 1);
+    const ops::HeadLogprob head = label_head(actors.policy, Reference::of(actors.policy).head_factors(batch),
+                                             batch.label_T, batch.step, temperature_, o_.top_entropy_quantile < 1);
     const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
     PolicyTokens t = tokens_of(batch, head.logprob_T);
     for (at::Tensor* x : {&t.logprob_N, &t.old_N, &t.advantage_N, &t.sequence_N}) *x = x->to(at::kCPU);
@@ -347,6 +356,7 @@ void Grpo::mark_tokens(Actors& actors, Update& batches, const RankSum& over_rank
     advantages.push_back(t.advantage_N), logprobs.push_back(t.logprob_N), tokens.push_back(std::move(t));
     if (head.entropy_T.defined()) entropies.push_back(head.entropy_T.index_select(0, index_N).to(at::kCPU));
   }
+  for (size_t i = own; i < passes; ++i) Reference::of(actors.policy).head_factors(idle_batch().to(device_));
   const auto keep = [&](const char* name, const TokenPicks& picks) {
     for (size_t i = 0; i < of.size(); ++i)
       of[i]->token_columns[name] =
@@ -371,12 +381,8 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0;
-  const auto& shared = training_of(batch.step).tokens;  // of a row that several ranks read
-  ops::HeadLogprob head =
-      ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step),
-                        shared ? shared->own_labels(batch.label_T) : batch.label_T, temperature_, entropy);
-  if (shared) head.logprob_T = shared->summed(head.logprob_T);
-  if (shared && entropy) head.entropy_T = shared->summed(head.entropy_T);
+  const ops::HeadLogprob head = label_head(actors.policy, actors.policy.head_factors(hidden_TD, batch.step),
+                                           batch.label_T, batch.step, temperature_, entropy);
   Loss out{.sum = (head.logprob_T * 0).sum(), .metrics = std::exchange(noted_, {})};
   const bool collected = batch.sequence_columns.count(kAdvantage) > 0;  // else only the passes of others are made
   if (batch.trained == 0 || !collected) return out;

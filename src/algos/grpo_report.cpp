@@ -112,7 +112,7 @@ void Grpo::warn_of_no_opinion(const std::string& name, bool none) {
 }
 
 void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) const {
-  const bool speaks = RowSharers(actors.data_ranks, ranks_).first();  // of ranks with the same answers
+  const bool speaks = RowSharers(actors.sharers).first();  // of ranks with the same answers
   if (o_.dump_rollouts && speaks) {
     const std::filesystem::path file = ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts;
     append_rollouts(file, answers, str(actors.step, ".", rank_ / sharers_));

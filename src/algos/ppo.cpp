@@ -17,6 +17,8 @@
 #include "algos/replay.h"
 #include "base/random.h"
 #include "ops/ops.h"
+#include "train/idle_pass.h"
+#include "train/label_logprobs.h"
 
 namespace apus {
 namespace {
@@ -119,20 +121,23 @@ Ppo::Traces Ppo::traced(Actors& actors, const std::vector<Answer>& answers) cons
           " holds the policy to a reference, and there is none: give --ref_model, or --kl_coef 0");
   Traces out;
   const auto at_once = static_cast<size_t>(o_.local_rollout_forward_batch_size);
-  for (size_t begin = 0; begin < answers.size(); begin += at_once) {
+  const size_t passes = passes_in_step(actors.policy, (answers.size() + at_once - 1) / at_once, actors.data_ranks);
+  for (size_t pass = 0, begin = 0; pass < passes; ++pass, begin += at_once) {
     Samples samples;
     for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i)
       samples.push_back(sample_of(answers[i], true, false));
-    const Batch batch = collate(samples).to(device_);
-    const ops::HeadLogprob now =
-        ops::head_logprob(Reference::of(actors.policy).head_factors(batch), batch.label_T, temperature_, true);
+    const bool idle = samples.empty();
+    const Batch batch = (idle ? idle_batch() : collate(samples)).to(device_);
+    const ops::HeadLogprob now = label_head(actors.policy, Reference::of(actors.policy).head_factors(batch),
+                                            batch.label_T, batch.step, temperature_, true);
+    const at::Tensor value_T = Scorer(*actors.others.at("critic").at(0)).token_scores(batch);
+    const at::Tensor reference_T = o_.kl_coef > 0 ? actors.reference->logprobs(batch, temperature_) : at::Tensor();
+    if (idle) continue;
     out.entropy += now.entropy_T.sum().item<double>();
     cut_apart(now.logprob_T, batch, out.old);
-    cut_apart(Scorer(*actors.others.at("critic").at(0)).token_scores(batch), batch, out.values);
+    cut_apart(value_T, batch, out.values);
     if (o_.kl_coef > 0)
-      cut_apart(kl_of_tokens(now.logprob_T, actors.reference->logprobs(batch, temperature_),
-                             kl_estimate_named(o_.kl_estimator)),
-                batch, out.divergences);
+      cut_apart(kl_of_tokens(now.logprob_T, reference_T, kl_estimate_named(o_.kl_estimator)), batch, out.divergences);
   }
   if (!o_.brings_rows() || answers.empty() || answers[0].engine_logprobs.empty()) return out;
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -217,8 +222,8 @@ PolicyTokens Ppo::tokens_of(const Batch& batch, const at::Tensor& logprob_T, con
 at::Tensor Ppo::policy_loss(Actors& actors, Batch& batch, const Forward& forward, const at::Tensor& index_N,
                             Loss& out) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const ops::HeadLogprob head = ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T,
-                                                  temperature_, o_.entropy_coef > 0);
+  const ops::HeadLogprob head = label_head(actors.policy, actors.policy.head_factors(hidden_TD, batch.step),
+                                           batch.label_T, batch.step, temperature_, o_.entropy_coef > 0);
   const PolicyTokens t = tokens_of(batch, head.logprob_T, index_N);
   const at::Tensor count = at::tensor(static_cast<double>(batch.trained), at::kFloat);
   at::Tensor loss_N = policy_loss_named("dapo").token_loss(t, policy_);

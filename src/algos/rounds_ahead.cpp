@@ -63,7 +63,8 @@ AnswerRounds::Round RoundsAhead::next_beside(Actors& actors, Samples questions, 
   fill_up(actors, std::move(questions), [&](Samples asked) {
     Actors then = actors;
     then.step += std::ssize(waiting_) * shape_.updates;
-    then.more_rows = nullptr, then.data_ranks = nullptr;  // a thread has no part in what ranks do together
+    then.more_rows = nullptr,
+    then.data_ranks = then.sharers = nullptr;  // a thread has no part in what ranks do together
     Waiting& waiting = waiting_.emplace_back();
     waiting.asked_at = actors.step, waiting.judged = false, waiting.questions = std::move(asked);
     std::promise<void> done;

@@ -14,24 +14,19 @@ std::vector<std::string> gather_from_readers(const std::string& mine, Comm& rank
   return out;
 }
 
-RowSharers::RowSharers(Comm* ranks, int64_t readers) {
-  if (!ranks || ranks->size() == readers) return;
-  ranks_ = ranks;
-  count_ = ranks->size() / static_cast<int>(readers), place_ = ranks->rank() % count_;
-}
-
-std::vector<std::string> RowSharers::texts_of_all(const std::string& mine) const {
-  const std::vector<std::string> all = gather_text(mine, *ranks_);
-  const auto begin = all.begin() + ranks_->rank() - place_;
-  return {begin, begin + count_};
-}
+namespace {
+// What keeps answers as tokens, for its refusal of others.
+constexpr const char* kFlags =
+    "a process that shares its rows with others (--sequence_parallel_size, "
+    "--tensor_model_parallel_size)";
+}  // namespace
 
 std::vector<Answer> RowSharers::together(std::vector<Answer> mine) const {
   if (!several()) return mine;
   Json records = Json::array();
-  for (const Answer& answer : mine) records.push_back(answer_record(answer, "--sequence_parallel_size"));
+  for (const Answer& answer : mine) records.push_back(answer_record(answer, kFlags));
   std::vector<Answer> out;
-  for (const std::string& text : texts_of_all(json_text(records)))
+  for (const std::string& text : gather_text(json_text(records), *ranks_))
     for (const Json& record : parse_json(text, "answers of another process", Fault::Comm))
       out.push_back(answer_of_record(record));
   return out;
@@ -41,8 +36,9 @@ void RowSharers::agree_on_rewards(std::vector<Answer>& answers) const {
   if (!several()) return;
   Json records = Json::array();
   if (first())
-    for (const Answer& answer : answers) records.push_back(answer_record(answer, "--sequence_parallel_size"));
-  const Json theirs = parse_json(texts_of_all(json_text(records))[0], "rewards of another process", Fault::Comm);
+    for (const Answer& answer : answers) records.push_back(answer_record(answer, kFlags));
+  const Json theirs =
+      parse_json(gather_text(json_text(records), *ranks_)[0], "rewards of another process", Fault::Comm);
   require(theirs.size() == answers.size(), Fault::Comm, "rewards of ", theirs.size(), " answers came for ",
           answers.size());
   for (size_t i = 0; i < answers.size(); ++i) answers[i] = answer_of_record(theirs[i]);

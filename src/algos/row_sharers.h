@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that read the same rows (--sequence_parallel_size) draw the answers to a question together: each its share, and
-// all get all of them.
+// Ranks that read the same rows (--sequence_parallel_size, --tensor_model_parallel_size) draw the answers to a question
+// together: each asks for its share, and all get all of them.
 #pragma once
 
 #include <string>
@@ -16,23 +16,21 @@ std::vector<std::string> gather_from_readers(const std::string& mine, Comm& rank
 
 class RowSharers {
  public:
-  RowSharers() = default;  // one, who draws everything
-  // Neighbours among `ranks` read the same rows, of which there are as many as `readers`. Null: one rank.
-  RowSharers(Comm* ranks, int64_t readers);
+  // Null: one, who draws everything.
+  explicit RowSharers(Comm* ranks) : ranks_(ranks) {}
 
-  bool several() const { return count_ > 1; }
-  bool first() const { return place_ == 0; }
-  double count() const { return count_; }
-  Range share_of(size_t answers) const { return part_of(static_cast<int64_t>(answers), place_, count_); }
-  // The answers of all, in their order. All ranks call it together, also those that read other rows.
+  bool several() const { return ranks_ && ranks_->size() > 1; }
+  bool first() const { return place() == 0; }
+  int count() const { return ranks_ ? ranks_->size() : 1; }
+  Range share_of(size_t answers) const { return part_of(static_cast<int64_t>(answers), place(), count()); }
+  // The answers of all, in their order. They call it together.
   std::vector<Answer> together(std::vector<Answer> mine) const;
   // What the first one's answers are worth becomes what everybody's are.
   void agree_on_rewards(std::vector<Answer>& answers) const;
 
  private:
-  std::vector<std::string> texts_of_all(const std::string& mine) const;
-  Comm* ranks_ = nullptr;
-  int count_ = 1, place_ = 0;
+  int place() const { return ranks_ ? ranks_->rank() : 0; }
+  Comm* ranks_;
 };
 
 }  // namespace apus

@@ -396,8 +396,9 @@ void TrainRun::check_mesh(int64_t ranks) const {
   require(ranks % mesh.least_ranks() == 0, Fault::Usage, join(sizes, " x "), " needs ", mesh.least_ranks(),
           " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
           ": start with NPROC_PER_NODE=", mesh.least_ranks());
-  require(mesh.sequence_parallel_size == 1 || own.group_sharers(loop, ranks / mesh.row_sharers()) <= 1, Fault::Usage,
-          "--sequence_parallel_size with ", algorithm_info(algorithm).asked_as(algorithm),
+  require(mesh.row_sharers() == 1 || own.group_sharers(loop, ranks / mesh.row_sharers()) <= 1, Fault::Usage,
+          mesh.sequence_parallel_size > 1 ? "--sequence_parallel_size" : "--tensor_model_parallel_size", " with ",
+          algorithm_info(algorithm).asked_as(algorithm),
           " needs whole groups in a process: raise --gradient_accumulation_steps or --steps_per_generation until a "
           "process has a multiple of --num_generations answers");
   if (tuner.tuner_type == "longlora")

@@ -24,8 +24,8 @@ constexpr int64_t kInFlight = 256;  // answers that the engine works on at once
 
 // A critic is taken to have the policy's shape, as it begins from it or from a reward model on the same trunk; so is
 // any other model that is named but is not here.
-void count_other_models(const AlgorithmOptions& own, const ModelFacts& policy, const std::string& folder, bool lora,
-                        TrainSpec& train) {
+void count_other_models(const AlgorithmOptions& own, const ModelFacts& policy, const ModelShare& share,
+                        const std::string& folder, bool lora, TrainSpec& train) {
   for (const OtherModel& other : own.other_models()) {
     const bool same = !other.folder || *other.folder == folder;
     if (other.trained) {
@@ -37,7 +37,7 @@ void count_other_models(const AlgorithmOptions& own, const ModelFacts& policy, c
     const bool here = !same && fs::exists(file);
     const ModelFacts facts =
         here ? model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)) : policy;
-    train.frozen_elements += static_cast<double>(facts.parameters());
+    train.frozen_elements += static_cast<double>(cut_model(facts, share).parameters());
   }
 }
 
@@ -60,7 +60,7 @@ PlanSpec TrainRun::plan_spec(const Json& config, const DeviceFacts& device, int6
   spec.row_copies = data.packing ? 1 : info.row_texts;
   spec.train.accumulation = loop.accumulation(std::max<int64_t>(1, devices / mesh.row_sharers()));
   spec.train.frozen_copies = own.uses_reference() && !tuner.lora() && !reference.precompute_ref_log_probs ? 1 : 0;
-  count_other_models(own, spec.model, model.model, tuner.lora(), spec.train);
+  count_other_models(own, spec.model, spec.share, model.model, tuner.lora(), spec.train);
   spec.train.rolls_out = info.rolls_out() || loop.predict_with_generate, spec.train.all_read_answers = info.asks_rows;
   if (rows.longest > 0 && !data.packing)
     spec.row_tokens = rows.longest, spec.assumptions.clear();  // instead of assumed
@@ -71,9 +71,11 @@ PlanSpec TrainRun::plan_spec(const Json& config, const DeviceFacts& device, int6
   if (info.asks_rows) {  // all answers of a round, in the engine at once
     const Json asked = all.value("steps_per_generation", Json());
     const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0),
-                  answers = std::min(kInFlight, loop.per_device_train_batch_size * micro_batches);
-    spec.train.cache_bytes =
-        static_cast<double>(answers * spec.row_tokens) * cache_bytes_per_token(spec.model, spec.element());
+                  own_answers = loop.per_device_train_batch_size * micro_batches,
+                  // Devices that share out experts read other rows, and answer all of them together.
+        answers = std::min(kInFlight, own_answers * spec.share.experts);
+    spec.train.cache_bytes = static_cast<double>(answers * spec.row_tokens) *
+                             cache_bytes_per_token(cut_model(spec.model, spec.share), spec.element());
     spec.assumptions.push_back(
         str("answers of up to ", answer, " tokens, ", answers, " at once, generated on the same devices"));
   }

@@ -224,12 +224,20 @@ void Engine::sleep(int level) {
 
 void Engine::wake() {
   run_on_thread([this] {
+    resting_ = false;
     if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Wake});
     if (!model_) {
       const c10::InferenceMode off(false);  // ordinary tensors, as when the model was loaded
       model_ = hooks_.read_model();
     }
     if (!cache_) cache_ = new_cache();
+  });
+}
+
+void Engine::rest() {
+  run_on_thread([this] {
+    if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Rest});
+    resting_ = true;
   });
 }
 

@@ -64,6 +64,8 @@ class Engine : public TextEngine {
   void unload_adapter(const std::string& name) override;  // waits for the requests that use it
   void sleep(int level = 1) override;
   void wake() override;
+  // Until it is woken, nothing is told to the ranks that hold the model's other parts: they may do other things.
+  void rest();
   // Whoever changed the model's weights, while the engine slept or had nothing to do, says so: the cache holds keys of
   // the old ones and is forgotten. Requests under way go on with the new ones. Gives their version (TokenOut::weights).
   int64_t weights_changed();
@@ -133,7 +135,8 @@ class Engine : public TextEngine {
   std::map<int64_t, Active> active_;
   std::vector<Leaving> leaving_;
   EngineStats counted_;
-  int64_t weights_ = 0;  // how often they have changed
+  int64_t weights_ = 0;   // how often they have changed
+  bool resting_ = false;  // the others do not listen
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_up_;

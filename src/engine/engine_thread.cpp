@@ -43,7 +43,7 @@ void Engine::run() {
   }
   while (!active_.empty()) finish(active_.begin()->first, Finish::Cancelled);
   detach_unused();
-  if (!hooks_.line || !lost_.empty()) return;
+  if (!hooks_.line || !lost_.empty() || resting_) return;
   try {
     hooks_.line->tell({.kind = Order::Kind::End});
   } catch (const std::exception& e) {
@@ -55,7 +55,7 @@ void Engine::run() {
 bool Engine::wait_for_work(std::deque<std::function<void()>>& work) {
   const auto there_is = [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); };
   std::unique_lock lock(mutex_);
-  if (!hooks_.line || !lost_.empty()) wake_up_.wait(lock, there_is);
+  if (!hooks_.line || !lost_.empty() || resting_) wake_up_.wait(lock, there_is);
   while (!wake_up_.wait_for(lock, kTouch, there_is)) {
     lock.unlock();
     stay_in_touch();

@@ -22,12 +22,17 @@ Follower::Follower(const Model& model, at::TensorOptions options, EngineSpec spe
 }
 
 void Follower::run() {
+  const StopFlag stop;  // a signal to all ranks: the engine's rank decides when all is answered
+  while (until_rest()) continue;
+}
+
+bool Follower::until_rest() {
   const c10::DeviceGuard device(options_.device());
   const c10::InferenceMode inference;
-  const StopFlag stop;  // a signal to all ranks: the engine's rank decides when all is answered
   for (;;) {
     Order order = hooks_.line->hear();
-    if (order.kind == Order::Kind::End) return;
+    if (order.kind == Order::Kind::End) return false;
+    if (order.kind == Order::Kind::Rest) return true;
     obey(order);
   }
 }
@@ -56,6 +61,7 @@ void Follower::obey(Order& order) {
       if (!cache_) cache_ = std::make_unique<KvCache>(cache_spec_, options_);
       return;
     case Order::Kind::Stay:
+    case Order::Kind::Rest:
     case Order::Kind::End:
       return;
   }

@@ -12,6 +12,8 @@ class Follower {
   Follower(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks);
   // Until the engine ends. Fault::Comm when its rank is lost.
   void run();
+  // The same until it rests or ends. Does it rest?
+  bool until_rest();
 
  private:
   void obey(Order& order);

@@ -15,8 +15,8 @@
 namespace apus {
 
 struct Order {
-  // Stay: nothing is to be done, and nobody is lost.
-  enum class Kind : int64_t { Stay, Step, Head, LoadAdapter, UnloadAdapter, Sleep, Wake, End };
+  // Stay: nothing is to be done, and nobody is lost. Rest: nothing will be told until the ranks meet here again.
+  enum class Kind : int64_t { Stay, Step, Head, LoadAdapter, UnloadAdapter, Sleep, Wake, Rest, End };
   Kind kind = Kind::Stay;
   StepNumbers step;           // Step
   std::vector<int64_t> rows;  // Head: of the last step's hidden states
@@ -34,7 +34,8 @@ class StepLine {
   // Of all ranks that hold parts of one copy of the model; for tensors on the host. The first one leads.
   explicit StepLine(std::unique_ptr<Comm> ranks) : ranks_(std::move(ranks)) {}
   bool leads() const { return ranks_->rank() == 0; }
-  void tell(const Order& order);  // of the leader
+  Comm& ranks() { return *ranks_; }  // while nobody tells anything
+  void tell(const Order& order);     // of the leader
   Order hear();
   bool all(bool here);  // did all ranks succeed? All call it together
   CacheSize least(const CacheSize& here);

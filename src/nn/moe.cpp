@@ -169,7 +169,8 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
     if (!adapted() && kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && !elsewhere && !held_quantised())
       return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
     const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
-    if (elsewhere && everywhere_)
+    // A pass with a cache is an engine's, which gives all of its ranks the same tokens.
+    if (elsewhere && (everywhere_ || s.cache))
       return collective::all_reduce(of_own_experts(x_TD, weight_Tk, pairs, s), ranks->comm(Axis::Ep));
     const at::Tensor x_MD = read(x_TD, weight_Tk, pairs);
     const int64_t tokens = x_TD.size(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses over a vocabulary that ranks share out: each multiplies by its own rows of the head alone, and what they tell
-// each other is four numbers for each token, whatever the size of the vocabulary.
+// each other is a few numbers for each token, whatever the size of the vocabulary.
 #pragma once
 
 #include "device/comm.h"
@@ -18,7 +18,7 @@ struct WordShare {
 // Gradients are those of the sum of all ranks' results, as collectives' are (dist/collective.h).
 HeadLoss shared_head_loss(const HeadFactors& factors, const WordShare& share, const at::Tensor& label_T,
                           const at::Tensor& weight_T, const HeadLossOptions& options);
-at::Tensor shared_head_logprob(const HeadFactors& factors, const WordShare& share, const at::Tensor& label_T,
-                               double temperature);
+HeadLogprob shared_head_logprob(const HeadFactors& factors, const WordShare& share, const at::Tensor& label_T,
+                                double temperature, bool entropy);
 
 }  // namespace apus::ops

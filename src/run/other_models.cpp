@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/weights.h"
+#include "models/layer_runner.h"
 #include "run/rank_agreement.h"
 #include "text/tokenizer.h"
 #include "train/trainable.h"
@@ -141,6 +142,19 @@ void OtherModels::save(const fs::path& checkpoint) const {
     make_writable_dir(checkpoint / one->asked.role);
     one->tuned.save(checkpoint / one->asked.role, one->options);
   }
+}
+
+std::function<std::shared_ptr<void>()> own_passes(const TrainRun& o, const Model& policy, const Model* reference,
+                                                  const OtherModels& others) {
+  if (!algorithm_info(o.algorithm).asks_rows) return {};
+  std::vector<const Model*> all = {&policy};
+  if (reference) all.push_back(reference);
+  for (const auto& [role, models] : others.by_role()) all.insert(all.end(), models.begin(), models.end());
+  return [all] {
+    auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const Model* model : all) held->push_back(model->runner()->alone());
+    return held;
+  };
 }
 
 }  // namespace apus

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,5 +39,10 @@ class OtherModels {
   };
   std::vector<std::unique_ptr<One>> all_;
 };
+
+// Where answers are asked for, each rank makes passes of its own, as many as its answers take: all of these models are
+// there for that.
+std::function<std::shared_ptr<void>()> own_passes(const TrainRun& o, const Model& policy, const Model* reference,
+                                                  const OtherModels& others);
 
 }  // namespace apus

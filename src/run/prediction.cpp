@@ -4,10 +4,14 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "data/results/text_metrics.h"
+#include "device/agree.h"
+#include "dist/launch/mesh_layout.h"
 
 namespace apus {
 
@@ -40,7 +44,11 @@ std::vector<Prediction::Question> Prediction::questions() const {
 }
 
 Json Prediction::operator()() const {
-  const std::vector<Question> asked = questions();
+  const std::vector<Question> all_asked = questions();
+  const Range share = p_.sharers ? part_of(std::ssize(all_asked), p_.sharers->rank(), p_.sharers->size())
+                                 : Range{0, std::ssize(all_asked)};
+  const std::span asked =
+      std::span(all_asked).subspan(static_cast<size_t>(share.begin), static_cast<size_t>(share.size));
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<MediaItem>> media;
   for (const Question& q : asked) prompts.push_back(q.prompt), media.push_back(q.media);
@@ -60,6 +68,7 @@ Json Prediction::operator()() const {
         json_text(Json{{"response", response}, {"labels", label}, {"prompt", p_.tokenizer->decode(asked[i].prompt)}}) +
         "\n";
   }
+  if (p_.sharers) lines = join(gather_text(lines, *p_.sharers), "");
   if (!p_.file.empty()) write_file_atomic(p_.file, lines);
 
   const auto count = static_cast<double>(asked.size());
@@ -67,7 +76,7 @@ Json Prediction::operator()() const {
   std::vector<std::string> names;
   for (const auto& [name, mean] : metrics.result()) names.push_back("eval_" + name), sums.push_back(mean * count);
   at::Tensor all = at::tensor(sums, at::kDouble);
-  if (p_.data_ranks.size() > 1) p_.data_ranks.all_reduce(all)->wait();
+  if (p_.ranks.size() > 1) p_.ranks.all_reduce(all)->wait();
   const double* sum = all.data_ptr<double>();
   const double of = std::max(1.0, sum[0]);
   Json out = Json::object();

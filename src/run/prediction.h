@@ -19,7 +19,8 @@ class Prediction {
   struct Parts {
     Rollout& rollout;
     SampleSource& rows;
-    Comm& data_ranks;  // figures are of the rows of all ranks
+    Comm& ranks;    // figures are of the rows of all ranks
+    Comm* sharers;  // that have the same rows, of which each answers its share; null: this one has all
     std::shared_ptr<const Tokenizer> tokenizer;
     Sampling sampling;  // with the tokens that end an answer
     // The answers of the latest evaluation, JSON lines; empty: none.

@@ -53,6 +53,15 @@ MeshSizes mesh_sizes(const ShardingOptions& o, int ranks, int of_machine) {
           .ep = static_cast<int>(o.expert_model_parallel_size)};
 }
 
+std::shared_ptr<StepLine> line_of_copy(const Mesh& mesh, World& world) {
+  const int of_copy = mesh.size(Axis::Tp) * mesh.size(Axis::Ep);
+  if (of_copy == 1 || mesh.size(Axis::Pp) > 1) return nullptr;
+  std::vector<int> ranks(static_cast<size_t>(of_copy));
+  const int copy = world.rank() / of_copy;
+  std::iota(ranks.begin(), ranks.end(), copy * of_copy);
+  return std::make_shared<StepLine>(world.connect(str("copy ", copy), ranks, /*on_host=*/true));
+}
+
 namespace {
 std::vector<Range> layers_of_stages(const Model& model, const ShardingOptions& options) {
   return stage_layers(model.shape().layers, options.stages(), model.shape().seen_layers);

@@ -8,6 +8,7 @@
 
 #include "cli/train.h"
 #include "dist/mesh.h"
+#include "engine/step_line.h"
 #include "models/model.h"
 #include "parallel/data_parallel.h"
 #include "parallel/grouped_gradients.h"
@@ -23,6 +24,9 @@ MeshSizes mesh_sizes(const ShardingOptions& options, int ranks, int of_machine);
 
 // A model that is described and not loaded becomes its part on this mesh: of its parameters, and of its layers.
 void place_on(Model& model, Mesh& mesh, const ShardingOptions& options);
+
+// Between the ranks that hold one copy of the model together, which are neighbours; null: each holds all of it.
+std::shared_ptr<StepLine> line_of_copy(const Mesh& mesh, World& world);
 
 // This rank as a stage, and the connections to the others; nothing where there is one stage.
 struct Stage {

@@ -162,20 +162,21 @@ Sampling rollout_sampling(const TrainRun& o, const std::shared_ptr<const Tokeniz
 }
 
 std::function<Json()> prediction(const TrainRun& o, const TrainData& data, const Model& model, Rollout& rollout,
-                                 Mesh& mesh, const fs::path& run_dir) {
+                                 World& world, Comm* sharers, const fs::path& run_dir) {
   if (!o.loop.predict_with_generate) return {};
   if (!data.eval) {
     log_warning("--predict_with_generate: there are no validation rows; give --val_dataset or --split_dataset_ratio");
     return {};
   }
   const auto tokenizer = Tokenizer::load(o.model.model);
-  const auto answer = std::make_shared<Prediction>(
-      Prediction::Parts{.rollout = rollout,
-                        .rows = *data.eval,
-                        .data_ranks = mesh.host(kDataAxes),
-                        .tokenizer = tokenizer,
-                        .sampling = rollout_sampling(o, tokenizer),
-                        .file = mesh.rank(kDataAxes) == 0 ? run_dir / "predict.jsonl" : fs::path()});
+  const auto answer =
+      std::make_shared<Prediction>(Prediction::Parts{.rollout = rollout,
+                                                     .rows = *data.eval,
+                                                     .ranks = world.host(),
+                                                     .sharers = sharers,
+                                                     .tokenizer = tokenizer,
+                                                     .sampling = rollout_sampling(o, tokenizer),
+                                                     .file = world.first() ? run_dir / "predict.jsonl" : fs::path()});
   return [answer, &model] {
     const std::shared_ptr<void> alone = model.runner()->alone();
     return (*answer)();
@@ -324,21 +325,6 @@ void settle_lengths(const TrainRun& o, int64_t longest_row, Model& policy, Model
     for (Model* const model : models) model->read_all_as(longest);
 }
 
-// Where answers are asked for, each rank makes passes of its own, as many as its answers take: all of these models are
-// there for that.
-std::function<std::shared_ptr<void>()> own_passes(const TrainRun& o, const Model& policy, const Model* reference,
-                                                  const OtherModels& others) {
-  if (!algorithm_info(o.algorithm).asks_rows) return {};
-  std::vector<const Model*> all = {&policy};
-  if (reference) all.push_back(reference);
-  for (const auto& [role, models] : others.by_role()) all.insert(all.end(), models.begin(), models.end());
-  return [all] {
-    auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
-    for (const Model* model : all) held->push_back(model->runner()->alone());
-    return held;
-  };
-}
-
 int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   const ops::SteadyRows rows_are_steady(o.own.needs().steady_rows);  // here, and in the engine that is made here
   if (world.size() > 1) require_same_options(o, world);
@@ -408,11 +394,15 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                                                         .lorap_lr_ratio = o.tuner.lorap_lr_ratio.value_or(0),
                                                         .lr_by_prefix = std::move(rates)}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
-  Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16}, [&](const fs::path& dir) {
-                    const auto save = [&] { tuned.save(dir, o); };
-                    shared.model ? shared.model->as_slices(save) : save();
-                  });
+  Rollout rollout(
+      *tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
+      {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
+      [&](const fs::path& dir) {
+        const auto save = [&] { tuned.save(dir, o); };
+        shared.model ? shared.model->as_slices(save) : save();
+      },
+      line_of_copy(mesh, world));
+  Comm* const sharers = rows.size({Axis::Cp, Axis::Tp}) > 1 ? &rows.host({Axis::Cp, Axis::Tp}) : nullptr;
   const StopFlag stop;
   std::optional<RankAllocator> ranks;
   if (tuned.adapter && tuned.adapter->config.kind == "adalora")
@@ -421,7 +411,8 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .actors = {.policy = *tuned.model,
                               .reference = reference->compare,
                               .rollout = &rollout,
-                              .others = others.by_role()},
+                              .others = others.by_role(),
+                              .sharers = sharers},
                    .optimizer = *optimizer,
                    .schedule = schedule_of(o),
                    .base_lr = o.lr(),
@@ -437,7 +428,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
-                   .evaluate_more = both(prediction(o, data, *tuned.model, rollout, mesh, run_dir),
+                   .evaluate_more = both(prediction(o, data, *tuned.model, rollout, world, sharers, run_dir),
                                          benchmarks_of(o, *tuned.model, rollout, mesh, run_dir)),
                    .stop = &stop,
                    .begins_step = [&](int64_t step) { world.at(str("step ", step)); },

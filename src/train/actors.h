@@ -58,6 +58,8 @@ struct Actors {
   Rollout* rollout = nullptr;
   // The further models that the algorithm's options name, by their role (train/options/algorithm_options.h).
   std::map<std::string, std::vector<Model*>> others = {};
+  // Of host tensors, among the ranks that are given the same rows: they go in step, whatever others do. Null: this one.
+  Comm* sharers = nullptr;
   // Of host tensors, for what all ranks must count together. All of them collect the updates of a step at once, so
   // Algorithm::collect may use it while gradients are on; in evaluations and losses they do not go in step. Null: one.
   Comm* data_ranks = nullptr;

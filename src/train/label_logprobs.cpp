@@ -21,15 +21,21 @@ ops::HeadLoss label_loss(const Model& model, const ops::HeadFactors& factors, co
                : ops::head_loss(factors, label_T, weight_T, options);
 }
 
+ops::HeadLogprob label_head(const Model& model, const ops::HeadFactors& factors, const at::Tensor& label_T,
+                            const Step& step, double temperature, bool entropy) {
+  const auto& tokens = training_of(step).tokens;
+  const at::Tensor of_T = tokens ? tokens->own_labels(label_T) : label_T;
+  const auto words = word_share(model);
+  ops::HeadLogprob out = words ? ops::shared_head_logprob(factors, *words, of_T, temperature, entropy)
+                               : ops::head_logprob(factors, of_T, temperature, entropy);
+  if (tokens) out.logprob_T = tokens->summed(out.logprob_T);
+  if (tokens && entropy) out.entropy_T = tokens->summed(out.entropy_T);
+  return out;
+}
+
 at::Tensor label_logprobs(const Model& model, const ops::HeadFactors& factors, const at::Tensor& label_T,
                           const Step& step, double temperature) {
-  const auto logprobs = [&](const at::Tensor& of_T) {
-    const auto words = word_share(model);
-    return words ? ops::shared_head_logprob(factors, *words, of_T, temperature)
-                 : ops::head_logprob(factors, of_T, temperature, false).logprob_T;
-  };
-  const auto& tokens = training_of(step).tokens;
-  return tokens ? tokens->summed(logprobs(tokens->own_labels(label_T))) : logprobs(label_T);
+  return label_head(model, factors, label_T, step, temperature, false).logprob_T;
 }
 
 }  // namespace apus

@@ -101,25 +101,26 @@ void Trainer::evaluate() {
   if (p_.eval) p_.eval->start(0), samples = p_.eval->next();
   for (; p_.eval; samples = p_.eval->next(), ++batches) {
     if (!(in_step ? summed(samples ? 1 : 0) > 0 : samples.has_value())) break;
-    if (!samples) {
-      if (spare.empty()) spare = p_.eval->any().value_or(idle_samples());
-      for (const Update& update : p_.algorithm.collect(p_.actors, {spare}))
-        for (const Batch& batch : update) {
-          const Batch here = batch.to(p_.device);
-          keep_step(&here);
-        }
-      continue;
-    }
-    if (in_step) spare = *samples;
-    for (const Update& update : p_.algorithm.collect(p_.actors, {std::move(*samples)}))
-      for (const Batch& batch : update) {
-        Batch here = batch.to(p_.device);
-        const Loss part = loss_of(here, Forward{});
-        loss += part.sum.item<double>(), count += p_.algorithm.count(here),
-            sequences += static_cast<double>(here.step.length_q.size());
-        metrics.add(part.metrics);
-        if (in_step) spare_ = here;
+    const bool idle = !samples;
+    if (idle && spare.empty()) spare = p_.eval->any().value_or(idle_samples());
+    if (!idle && in_step) spare = *samples;
+    Update all;
+    for (Update& update : p_.algorithm.collect(p_.actors, {idle ? spare : std::move(*samples)}))
+      for (Batch& batch : update) all.push_back(batch.to(p_.device));
+    const size_t passes =
+        in_step ? static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(all.size()))) : all.size();
+    for (size_t i = 0; i < passes; ++i) {
+      if (idle || i >= all.size()) {
+        keep_step(all.empty() ? nullptr : &all[std::min(i, all.size() - 1)]);
+        continue;
       }
+      Batch& here = all[i];
+      const Loss part = loss_of(here, Forward{});
+      loss += part.sum.item<double>(), count += p_.algorithm.count(here),
+          sequences += static_cast<double>(here.step.length_q.size());
+      metrics.add(part.metrics);
+      if (in_step) spare_ = here;
+    }
   }
   if (p_.pipeline) p_.pipeline->settle();
   loss = summed(loss), count = summed(count);

@@ -135,7 +135,7 @@ TEST(Rules, KindsOfAdaptersDecide) {
 
 TEST(Rules, AllThatIsWrongIsToldAtOnce) {
   Combination wanted = plain();
-  wanted.tensor = 2, wanted.generates = true, wanted.quantised = true, wanted.whole_matrices = "--optimizer muon";
+  wanted.tensor = 2, wanted.broadcasts = true, wanted.quantised = true, wanted.whole_matrices = "--optimizer muon";
   EXPECT_EQ(refusals(wanted).size(), 3u) << told(wanted);
   EXPECT_THROW(require_possible(wanted), Error);
 }

@@ -42,6 +42,26 @@ worst = max((max(abs(x - y) for x, y in zip(a[k], b[k])), k) for k in a)
 assert worst[0] < 1e-4, worst
 P
 }
+cat >sums.py <<'P'
+import json, sys
+for line in sys.stdin: print(json.dumps({"reward": sum(json.loads(line)["completion_ids"]) % 7 / 6}), flush=True)
+P
+rl() {  # rl RANKS OUT TYPE FLAGS...
+  local ranks=$1 out=$2 type=$3
+  shift 3
+  NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type "$type" --model model --device cpu --output_dir "$out" --add_version false --torch_dtype float32 \
+    --max_completion_length 10 --logging_steps 1 --learning_rate 1e-3 --ddp_timeout 60 "$@" >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$out"; }
+}
+numbers_alike() {  # numbers_alike OUT OTHER NAME...
+  python3 - "$@" <<'P'
+import json, sys
+runs = [[json.loads(line) for line in open(d + "/logging.jsonl")][:-1] for d in sys.argv[1:3]]
+assert len(runs[0]) == len(runs[1]) >= 3, [len(run) for run in runs]
+for name in sys.argv[3:]:
+    pairs = [(a[name], b[name]) for a, b in zip(*runs) if name in a or name in b]
+    assert pairs and all(abs(x - y) <= 1e-5 * max(1, abs(y)) for x, y in pairs), (name, pairs)
+P
+}
 training() { until grep -qs "'loss'" "$1"; do kill -0 "$2" 2>/dev/null || { cat "$1" >&2; fail "it ended"; }; sleep 0.1; done; }
 
 case $case in
@@ -84,30 +104,10 @@ assert a["grad_norm"] > 0, a
 P
   ;;
 rollouts)  # weights shared out, and answers drawn with them: those of ranks that hold all, and the losses of one process
-  cat >reward.py <<'P'
-import json, sys
-for line in sys.stdin: print(json.dumps({"reward": sum(json.loads(line)["completion_ids"]) % 7 / 6}), flush=True)
-P
   "$apus" init --preset tiny --output_dir teacher --torch_dtype float32 --seed 4 2>/dev/null
   head -3 rows.jsonl >few.jsonl
-  rl() {  # rl RANKS OUT TYPE FLAGS...
-    local ranks=$1 out=$2 type=$3
-    shift 3
-    NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type "$type" --model model --device cpu --output_dir "$out" --add_version false --torch_dtype float32 \
-      --max_completion_length 10 --logging_steps 1 --learning_rate 1e-3 --ddp_timeout 60 "$@" >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$out"; }
-  }
-  numbers_alike() {  # numbers_alike OUT OTHER NAME...
-    python3 - "$@" <<'P'
-import json, sys
-runs = [[json.loads(line) for line in open(d + "/logging.jsonl")][:-1] for d in sys.argv[1:3]]
-assert len(runs[0]) == len(runs[1]) >= 3, [len(run) for run in runs]
-for name in sys.argv[3:]:
-    pairs = [(a[name], b[name]) for a, b in zip(*runs) if name in a or name in b]
-    assert pairs and all(abs(x - y) <= 1e-5 * max(1, abs(y)) for x, y in pairs), (name, pairs)
-P
-  }
   # Real answers, several updates of a round, a reference, an epoch and evaluations in which one rank has fewer questions.
-  drawn=(--dataset rows.jsonl --val_dataset few.jsonl --reward_funcs "external:python3 reward.py" --num_generations 4 --per_device_train_batch_size 4
+  drawn=(--dataset rows.jsonl --val_dataset few.jsonl --reward_funcs "external:python3 sums.py" --num_generations 4 --per_device_train_batch_size 4
     --gradient_accumulation_steps 2 --num_iterations 2 --beta 0.1 --num_train_epochs 1 --eval_steps 4)
   for tuner in full lora; do
     rl 2 whole-$tuner grpo "${drawn[@]}" --tuner_type $tuner --dump_rollouts "$PWD/whole-$tuner.said"
@@ -141,7 +141,7 @@ P
   for ranks in 1 2; do
     share=$([ $ranks = 1 ] || echo --deepspeed zero3)
     for tuner in full lora; do
-      rl $ranks ppo-$tuner$ranks ppo --dataset rows.jsonl --reward_funcs "external:python3 reward.py" --top_k 1 --tuner_type $tuner --num_ppo_epochs 2 \
+      rl $ranks ppo-$tuner$ranks ppo --dataset rows.jsonl --reward_funcs "external:python3 sums.py" --top_k 1 --tuner_type $tuner --num_ppo_epochs 2 \
         --critic_warmup_rounds 1 --per_device_train_batch_size 2 --gradient_accumulation_steps $((6 / ranks)) --max_steps 6 --save_steps 6 $share
     done
     rl $ranks gkd$ranks gkd --dataset rows.jsonl --teacher_model teacher --lmbda 0.7 --top_k 1 --tuner_type full --per_device_train_batch_size 2 \
@@ -158,12 +158,12 @@ P
   numbers_alike answers1 answers2 eval_loss eval_rouge-l eval_acc
   # Two that read the same rows draw the answers of one process, each half of them, and learn from their parts.
   for ranks in 1 2; do
-    rl $ranks rows$ranks grpo --dataset rows.jsonl --reward_funcs "external:python3 reward.py" --num_generations 4 --per_device_train_batch_size 4 \
+    rl $ranks rows$ranks grpo --dataset rows.jsonl --reward_funcs "external:python3 sums.py" --num_generations 4 --per_device_train_batch_size 4 \
       --gradient_accumulation_steps 2 --num_iterations 2 --dynamic_sample true --advantage_estimator reinforce_plus_plus --beta 0.1 --log_entropy true \
       --log_completions true --tuner_type full --max_steps 8 --dump_rollouts "$PWD/rows$ranks.said" \
       $([ $ranks = 1 ] || echo --sequence_parallel_size 2 --deepspeed zero3)
   done
-  numbers_alike rows1 rows2 loss grad_norm reward reward_std kl entropy/mean rewards/reward.py/std
+  numbers_alike rows1 rows2 loss grad_norm reward reward_std kl entropy/mean rewards/sums.py/std
   python3 - rows1 rows2 <<'P'
 import json, sys
 for name, key in ((".said", "completion_ids"), ("/completions.jsonl", "completion")):
@@ -183,6 +183,40 @@ for row in map(json.loads, open(sys.argv[1])):
     round = (row["step"] - 1) // 2
     if row["tokens"] > 8: assert [v for v, _ in versions] == sorted({2 * max(0, r) for r in range(round - 2, round + 1)}), row
 P
+  ;;
+draws)  # answers drawn by a model in parts, and learnt from: those of one process, or of as many that hold all
+  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  "$apus" init --preset tiny --output_dir teacher --torch_dtype float32 --seed 4 2>/dev/null
+  head -3 rows.jsonl >few.jsonl
+  rewarded=(--dataset rows.jsonl --reward_funcs "external:python3 sums.py")
+  same_answers() {  # same_answers FILE OTHER
+    python3 - "$@" <<'P'
+import json, sys
+a, b = ([json.loads(line)["completion_ids"] for line in open(f)] for f in sys.argv[1:])
+assert a == b and len(a) >= 16, f"other answers were drawn: {len(a)}, {len(b)}"
+P
+  }
+  grpo=("${rewarded[@]}" --val_dataset few.jsonl --num_generations 4 --per_device_train_batch_size 4 --num_iterations 2 --beta 0.1 --log_entropy true
+    --entropy_coef 0.01 --max_steps 6 --eval_steps 3)
+  numbers=(loss grad_norm reward reward_std kl entropy/mean eval_loss eval_reward)
+  for tuner in full lora; do  # a second model is the reference, or the policy without its adapter
+    for ranks in 1 2; do
+      rl $ranks tensor-$tuner$ranks grpo "${grpo[@]}" --tuner_type $tuner --gradient_accumulation_steps 2 --dump_rollouts "$PWD/tensor-$tuner$ranks.said" \
+        --dynamic_sample true --tensor_model_parallel_size $ranks
+    done
+    numbers_alike tensor-${tuner}1 tensor-${tuner}2 "${numbers[@]}" || fail "tensor, $tuner"
+    same_answers tensor-${tuner}1.said tensor-${tuner}2.said || fail "tensor, $tuner"
+  done
+  says tensor-full2.log "2 ranks share out the matrices of the model"
+  # Two that read other rows, of whom one has fewer in the end; experts on both, and matrices halved besides.
+  mixture=("${grpo[@]}" --model mixture --max_steps -1 --num_train_epochs 1 --eval_steps 6 --gradient_accumulation_steps 2)
+  rl 2 whole grpo "${mixture[@]}" --dump_rollouts "$PWD/whole.said"
+  rl 2 experts grpo "${mixture[@]}" --dump_rollouts "$PWD/experts.said" --expert_model_parallel_size 2
+  rl 4 both grpo "${mixture[@]}" --dump_rollouts "$PWD/both.said" --expert_model_parallel_size 2 --tensor_model_parallel_size 2
+  for out in experts both; do
+    numbers_alike whole $out "${numbers[@]}" || fail "$out"
+    for rank in 0 1; do same_answers whole.said.$rank $out.said.$rank || fail "$out"; done
+  done
   ;;
 agree)  # other weights, rows or states under the same path: told before the first step by file and rank
   "$apus" init --preset tiny --output_dir other --torch_dtype float32 --seed 4 2>/dev/null
