@@ -8,12 +8,7 @@
 #include <cmath>
 #include <limits>
 
-// One copy of a function for each width of vectors. Sanitizers cannot instrument the code that chooses among them.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define APUS_EVERY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define APUS_EVERY_WIDTH
-#endif
+#include "base/every_width.h"
 
 namespace apus::vectors {
 namespace {

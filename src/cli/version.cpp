@@ -3,6 +3,10 @@
 #include <cstdio>
 #include <string>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/program.h"
@@ -25,7 +29,12 @@ std::string instruction_set() {
   add(__builtin_cpu_supports("avx512bf16"), "avx512bf16");
   return "x86-64 " + names;
 #elif defined(__aarch64__)
-  return "aarch64";
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  add(first & HWCAP_ASIMDDP, "dotprod");
+  add(first & HWCAP_SVE, "sve");
+  add(second & HWCAP2_I8MM, "i8mm");
+  add(second & HWCAP2_BF16, "bf16");
+  return names.empty() ? "aarch64" : "aarch64 " + names;
 #else
   return "generic";
 #endif

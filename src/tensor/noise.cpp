@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/every_width.h"
 #include "base/random.h"
 
 namespace apus {
@@ -31,10 +32,8 @@ inline uint32_t hash(uint32_t x) {
 
 // out = in where 16 hashed bits reach the threshold, else 0. Two elements share a hash.
 template <class Bits>
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void mask_pairs(const Bits* in, Bits* out,
-                                                                                             int64_t begin, int64_t end,
-                                                                                             uint32_t seed,
-                                                                                             uint32_t threshold) {
+APUS_EVERY_WIDTH __attribute__((optimize("O3"))) void mask_pairs(const Bits* in, Bits* out, int64_t begin, int64_t end,
+                                                                 uint32_t seed, uint32_t threshold) {
   for (int64_t i = begin; i < end; ++i) {
     const uint32_t h = hash(static_cast<uint32_t>(i) + seed);
     out[2 * i] = (h & 0xffff) >= threshold ? in[2 * i] : Bits{0};

@@ -149,7 +149,7 @@ TEST_P(CpuCodes, ProductsOfEightBitsHideNoNaN) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, CpuCodes, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx));
+INSTANTIATE_TEST_SUITE_P(Levels, CpuCodes, ::testing::ValuesIn(isas()));
 
 }  // namespace
 }  // namespace apus::cpu

@@ -77,7 +77,9 @@ class CpuKind final : public DeviceKind {
     return v == std::string::npos ? "no oneDNN" : str("oneDNN ", all.substr(v + 2, all.find(' ', v + 2) - v - 2));
   }
   static Check instruction_check() {
-    Check check{"instruction set", Check::State::Ok, cpu::isa_name(cpu::isa()), "avx512 with bf16, or amx", ""};
+    const bool arm = cpu::isas().back() == cpu::Isa::I8mm;
+    const char* wanted = arm ? "dotprod or i8mm" : "avx512 with bf16, or amx";
+    Check check{"instruction set", Check::State::Ok, cpu::isa_name(cpu::isa()), wanted, ""};
     if (cpu::amx_is_wrong()) {
       check.state = Check::State::Warn;
       check.hint =
@@ -87,6 +89,10 @@ class CpuKind final : public DeviceKind {
       check.state = Check::State::Warn;
       check.hint = str("this machine has ", cpu::isa_name(cpu::machine_isa()),
                        ", but the environment's APUS_CPU_ISA forbids it: unset it");
+    } else if (arm) {
+      if (cpu::isa() >= cpu::Isa::Dotprod) return check;
+      check.state = Check::State::Warn;
+      check.hint = "without SDOT products of eight bits take several instructions each";
     } else if (cpu::isa() < cpu::Isa::Avx512) {
       check.state = Check::State::Warn;
       check.hint =

@@ -15,6 +15,8 @@ inline Floats half_floats(const uint16_t* p) {
   return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 #elif defined(__F16C__)
   return (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#elif defined(__ARM_NEON)
+  return (Floats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else
   Floats out;
   for (int i = 0; i < kWidth; ++i) {
@@ -82,6 +84,8 @@ class CodeTable {
     // Bytes 0-7 and 8-15 of each end in one half.
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xd8);
     low_ = _mm256_permute2x128_si256(bytes, bytes, 0x00), high_ = _mm256_permute2x128_si256(bytes, bytes, 0x11);
+#elif defined(__ARM_NEON)
+    table_ = vld2q_u8(reinterpret_cast<const uint8_t*>(number));
 #else
     std::memcpy(number_, number, sizeof number);
 #endif
@@ -98,6 +102,12 @@ class CodeTable {
 #else
     look_up16(first, y), look_up16(second, y + 16);
 #endif
+#elif defined(__ARM_NEON)
+    const uint8x16_t all = vld1q_u8(codes);
+    const uint32x4_t low = vreinterpretq_u32_u8(vandq_u8(all, vdupq_n_u8(15))),
+                     high = vreinterpretq_u32_u8(vshrq_n_u8(all, 4));
+    look_up16(vreinterpretq_u8_u32(vzip1q_u32(low, high)), y);
+    look_up16(vreinterpretq_u8_u32(vzip2q_u32(low, high)), y + 16);
 #else
     for (int i = 0; i < 32; ++i) y[i] = number_[codes[i / 8 * 4 + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15];
 #endif
@@ -116,6 +126,12 @@ class CodeTable {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm256_or_si256(low, high));
   }
   __m256i low_, high_;
+#elif defined(__ARM_NEON)
+  void look_up16(uint8x16_t code, bf16* y) const {
+    vst2q_u8(reinterpret_cast<uint8_t*>(y),
+             uint8x16x2_t{vqtbl1q_u8(table_.val[0], code), vqtbl1q_u8(table_.val[1], code)});
+  }
+  uint8x16x2_t table_;  // lower and upper bytes
 #else
   bf16 number_[16];
 #endif
@@ -142,6 +158,11 @@ inline Floats byte_values(const uint8_t* p) {
   const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(w, 8), _mm256_set1_epi16(-32768)),
                 size = _mm256_and_si256(_mm256_slli_epi16(w, 7), _mm256_set1_epi16(0x3f80));
   return (Floats)_mm512_cvtph_ps(_mm256_or_si256(sign, size));
+#elif defined(__ARM_NEON)
+  if constexpr (!kE4m3) return byte_floats(reinterpret_cast<const int8_t*>(p));
+  const uint16x4_t w = four_bytes(p), sign = vand_u16(vshl_n_u16(w, 8), vdup_n_u16(0x8000)),
+                   size = vand_u16(vshl_n_u16(w, 7), vdup_n_u16(0x3f80));
+  return (Floats)vcvt_f32_f16(vreinterpret_f16_u16(vorr_u16(sign, size)));
 #else
   using SignedBytes = int8_t __attribute__((vector_size(kWidth)));
   using PlainBytes = uint8_t __attribute__((vector_size(kWidth)));

@@ -10,7 +10,7 @@
 namespace apus::cpu {
 namespace {
 
-constexpr int kDotRows = kWidth == 16 ? 6 : 3, kDotColumns = kWidth == 16 ? 4 : 3;  // of a register tile
+constexpr int kDotRows = kRegisters == 32 ? 6 : 3, kDotColumns = kRegisters == 32 ? 4 : 3;  // of a register tile
 constexpr int64_t kDotAhead = 16;  // rows of weights: how far ahead memory is asked for them
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -27,6 +27,11 @@ inline void add_lanes(const Floats* sum, float* out) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
   float totals[4];
   _mm_storeu_ps(totals, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+  for (int j = 0; j < C; ++j) out[j] = totals[j];
+#elif defined(__ARM_NEON)
+  const auto v = [&](int i) { return (float32x4_t)sum[i < C ? i : 0]; };
+  float totals[4];
+  vst1q_f32(totals, vpaddq_f32(vpaddq_f32(v(0), v(1)), vpaddq_f32(v(2), v(3))));
   for (int j = 0; j < C; ++j) out[j] = totals[j];
 #else
   for (int j = 0; j < C; ++j) out[j] = total(sum[j]);

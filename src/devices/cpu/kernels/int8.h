@@ -5,136 +5,92 @@
 #pragma once
 
 #include "devices/cpu/kernels/codes.h"
+#include "devices/cpu/kernels/int8_forms.h"
 
 namespace apus::cpu {
 namespace {
 
-constexpr int kByteVectors = kPanel / kWidth;    // of a panel
-constexpr int kInt8Rows = kWidth == 16 ? 8 : 4;  // of a register tile, by two vectors of outputs
-constexpr int64_t kStepBytes = 4 * kPanel;       // four columns of a panel in bytes, eight in halves of bytes
-using Bytes = uint8_t __attribute__((vector_size(4 * kWidth)));  // of each output four columns
-using Places = int8_t __attribute__((vector_size(4 * kWidth)));
-
-inline Bytes load_bytes(const uint8_t* p) {
-  Bytes v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-// Four numbers of a row, for each output.
-inline Places four(const int8_t* x) {
-  int32_t all;
-  std::memcpy(&all, x, 4);
-  return (Places)splat_int(all);
-}
-
-#if defined(__AVX512VNNI__)
-
-// Unsigned by signed numbers, four products a lane: what is signed is made larger by 128, which sums of x undo.
-struct Unsigned {
-  using Sum = Ints;
-  static void add(Sum& sum, Bytes w, Places x) {
-    sum = (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
-  }
-  static Ints total(Sum sum) { return sum; }
-};
-struct Small : Unsigned {
-  static constexpr int kBias = 0;
-  using Number = Bytes;
-  static Number number(Bytes code) { return code; }
-};
-struct Wide : Unsigned {
-  static constexpr int kBias = 128;
-  using Number = Bytes;
-  static Number number(Bytes code) { return code ^ 0x80; }
-};
-class Book : public Unsigned {
- public:
-  static constexpr int kBias = 128;
-  using Number = Bytes;
-  explicit Book(const int8_t* book)
-      : book_(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(book)))) {}
-  Number number(Bytes code) const { return (Bytes)_mm512_shuffle_epi8(book_, (__m512i)code) ^ 0x80; }
-
- private:
-  __m512i book_;
-};
-
-#elif defined(__AVX2__) && !defined(__AVX512F__)
-
-// Two products a 16-bit lane. Eight of codes up to 15 fit in it; signed numbers give x their sign, and two fit.
-struct Small {
-  static constexpr int kBias = 0;
-  using Number = Bytes;
-  using Sum = __m256i;
-  static Number number(Bytes code) { return code; }
-  static void add(Sum& sum, Number w, Places x) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)w, (__m256i)x));
-  }
-  static Ints total(Sum sum) { return (Ints)_mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
-};
-struct Signs {
-  static constexpr int kBias = 0;
-  struct Number {
-    __m256i number, size;
-  };
-  using Sum = Ints;
-  static void add(Sum& sum, const Number& w, Places x) {
-    const __m256i pairs = _mm256_maddubs_epi16(w.size, _mm256_sign_epi8((__m256i)x, w.number));
-    sum += (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-  }
-  static Ints total(Sum sum) { return sum; }
-};
-struct Wide : Signs {
-  static Number number(Bytes code) { return {(__m256i)code, _mm256_abs_epi8((__m256i)code)}; }
-};
-class Book : public Signs {
- public:
-  explicit Book(const int8_t* book)
-      : book_(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(book)))),
-        sizes_(_mm256_abs_epi8(book_)) {}
-  Number number(Bytes code) const {
-    return {_mm256_shuffle_epi8(book_, (__m256i)code), _mm256_shuffle_epi8(sizes_, (__m256i)code)};
-  }
-
- private:
-  __m256i book_, sizes_;
-};
-
+constexpr int kByteVectors = kPanel / kWidth;  // of a panel
+// Rows of a register tile, by two vectors of outputs.
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+constexpr int kInt8Rows = 8;
 #else
-
-struct Scalars {
-  static constexpr int kBias = 0;
-  using Number = Places;
-  using Sum = Ints;
-  static void add(Sum& sum, Number w, Places x) {
-    for (int i = 0; i < kWidth; ++i)
-      for (int j = 0; j < 4; ++j) sum[i] += w[4 * i + j] * x[4 * i + j];
-  }
-  static Ints total(Sum sum) { return sum; }
-};
-struct Wide : Scalars {
-  static Number number(Bytes code) { return (Places)code; }
-};
-using Small = Wide;
-class Book : public Scalars {
- public:
-  explicit Book(const int8_t* book) { std::memcpy(book_, book, sizeof book_); }
-  Number number(Bytes code) const {
-    Number out;
-    for (int i = 0; i < 4 * kWidth; ++i) out[i] = book_[code[i]];
-    return out;
-  }
-
- private:
-  int8_t book_[16];
-};
-
+constexpr int kInt8Rows = 4;
 #endif
+constexpr int64_t kStepBytes = 4 * kPanel;  // four columns of a panel in bytes, eight in halves of bytes
 
 // One number of a group's 32 outputs, as f32.
 inline Floats group_numbers(const void* from, bool wide, int64_t at) {
   return wide ? load(static_cast<const float*>(from) + at) : half_floats(static_cast<const uint16_t*>(from) + at);
 }
+
+// sum [R, V] += codes * R rows of numbers, over `steps` of kStepBytes.
+template <bool kHalves, int R, int V, class Form>
+inline void add_by_lanes(const Form& form, int64_t steps, const uint8_t* codes, const int8_t* number, int64_t ld,
+                         typename Form::Sum (*sum)[V]) {
+  for (int64_t step = 0; step < steps; ++step, codes += kStepBytes, number += kHalves ? 8 : 4) {
+    typename Form::Number low[V], high[kHalves ? V : 1];
+    for (int v = 0; v < V; ++v) {
+      const Bytes code = load_bytes(codes + 4 * kWidth * v);
+      if constexpr (kHalves) {
+        low[v] = form.number(code & 15);
+        high[v] = form.number((Bytes)((Words)code >> 4) & 15);
+      } else {
+        low[v] = form.number(code);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Places one = four(number + r * ld);
+      for (int v = 0; v < V; ++v) Form::add(sum[r][v], low[v], one);
+      if constexpr (kHalves) {
+        const Places other = four(number + r * ld + 4);
+        for (int v = 0; v < V; ++v) Form::add(sum[r][v], high[v], other);
+      }
+    }
+  }
+}
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// The same by SMMLA: eight columns of two rows by those of two outputs, all four sums in one vector.
+template <bool kHalves, int R, int V, class Form>
+inline void add_products(const Form& form, int64_t steps, const uint8_t* codes, const int8_t* number, int64_t ld,
+                         Ints (*sum)[V]) {
+  constexpr int kPairs = R / 2, kSteps = kHalves ? 1 : 2;
+  if constexpr (R % 2) add_by_lanes<kHalves, 1, V>(form, steps, codes, number + 2 * kPairs * ld, ld, sum + 2 * kPairs);
+  if constexpr (kPairs > 0) {
+    int32x4_t square[kPairs][V][2] = {};  // of the first two outputs of four, and the others
+    for (int64_t step = 0; step < steps; step += kSteps, codes += kSteps * kStepBytes, number += 8) {
+      int8x16_t w[V][2];
+      for (int v = 0; v < V; ++v) {
+        const Bytes code = load_bytes(codes + 4 * kWidth * v);
+        const auto low = (int32x4_t)form.number(kHalves ? code & 15 : code);
+        const auto high = (int32x4_t)form.number(kHalves ? (Bytes)((Words)code >> 4) & 15
+                                                         : load_bytes(codes + 4 * kWidth * v + kStepBytes));
+        w[v][0] = (int8x16_t)vzip1q_s32(low, high), w[v][1] = (int8x16_t)vzip2q_s32(low, high);
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < kPairs; ++r) {
+        const int8x16_t rows = vcombine_s8(vld1_s8(number + 2 * r * ld), vld1_s8(number + (2 * r + 1) * ld));
+        for (int v = 0; v < V; ++v)
+          for (int h = 0; h < 2; ++h) square[r][v][h] = vmmlaq_s32(square[r][v][h], rows, w[v][h]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kPairs; ++r)
+      for (int v = 0; v < V; ++v) {
+        const auto low = (int64x2_t)square[r][v][0], high = (int64x2_t)square[r][v][1];
+        sum[2 * r][v] = (Ints)vzip1q_s64(low, high), sum[2 * r + 1][v] = (Ints)vzip2q_s64(low, high);
+      }
+  }
+}
+#else
+template <bool kHalves, int R, int V, class Form>
+inline void add_products(const Form& form, int64_t steps, const uint8_t* codes, const int8_t* number, int64_t ld,
+                         typename Form::Sum (*sum)[V]) {
+  add_by_lanes<kHalves, R, V>(form, steps, codes, number, ld, sum);
+}
+#endif
 
 // c [R, 32] of R rows of x, for V vectors of outputs from the first-th on. kHalves: codes of four bits.
 template <bool kHalves, int R, int V, class Form>
@@ -147,28 +103,8 @@ void int8_tile(const Form& form, const CodePanel& w, const Int8Rows& x, int64_t 
   int64_t left = s.group, group = kWidth * first;  // of the scales [group][32]
   for (int64_t column = 0; column < w.columns; column += unit, number += unit) {
     typename Form::Sum sum[R][V] = {};
-    const int8_t* here = number;
-    for (int64_t step = 0; step < steps; ++step, codes += kStepBytes, here += kHalves ? 8 : 4) {
-      typename Form::Number low[V], high[kHalves ? V : 1];
-      for (int v = 0; v < V; ++v) {
-        const Bytes code = load_bytes(codes + 4 * kWidth * v);
-        if constexpr (kHalves) {
-          low[v] = form.number(code & 15);
-          high[v] = form.number((Bytes)((Words)code >> 4) & 15);
-        } else {
-          low[v] = form.number(code);
-        }
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const Places one = four(here + r * x.ld);
-        for (int v = 0; v < V; ++v) Form::add(sum[r][v], low[v], one);
-        if constexpr (kHalves) {
-          const Places other = four(here + r * x.ld + 4);
-          for (int v = 0; v < V; ++v) Form::add(sum[r][v], high[v], other);
-        }
-      }
-    }
+    add_products<kHalves, R, V>(form, steps, codes, number, x.ld, sum);
+    codes += steps * kStepBytes;
     Floats scale[V], least[V] = {};
     for (int v = 0; v < V; ++v) {
       const Floats own = group_numbers(s.scale, s.wide, group + v * kWidth) * s.factor;

@@ -14,12 +14,14 @@
 #include "devices/cpu/kernels/kernels.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace apus::cpu {
 
 namespace {
-constexpr const char* kNames[] = {"generic", "avx2", "avx512", "amx"};
+constexpr const char* kNames[] = {"generic", "neon", "dotprod", "i8mm", "avx2", "avx512", "amx"};
 
 struct Found {
   Isa isa;
@@ -47,6 +49,11 @@ Found ask_processor() {
   if (!amx_granted()) return {Isa::Avx512, false};
   return amx_multiplies() ? Found{Isa::Amx, false} : Found{Isa::Avx512, true};
 }
+#elif defined(__aarch64__)
+Found ask_processor() {
+  if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return {Isa::Neon, false};
+  return {getauxval(AT_HWCAP2) & HWCAP2_I8MM ? Isa::I8mm : Isa::Dotprod, false};
+}
 #else
 Found ask_processor() { return {Isa::Generic, false}; }
 #endif
@@ -63,7 +70,7 @@ std::atomic<Isa>& assumed() {
 
 Isa from_environment() {
   const char* name = std::getenv("APUS_CPU_ISA");
-  return name && *name ? parse_isa(name) : Isa::Amx;
+  return name && *name ? parse_isa(name) : isas().back();
 }
 
 std::atomic<Isa>& cap() {
@@ -71,6 +78,17 @@ std::atomic<Isa>& cap() {
   return value;
 }
 }  // namespace
+
+const std::vector<Isa>& isas() {
+#if defined(__x86_64__)
+  static const std::vector<Isa> all{Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx};
+#elif defined(__aarch64__)
+  static const std::vector<Isa> all{Isa::Neon, Isa::Dotprod, Isa::I8mm};
+#else
+  static const std::vector<Isa> all{Isa::Generic};
+#endif
+  return all;
+}
 
 Isa machine_isa() { return std::max(found().isa, assumed().load(std::memory_order_relaxed)); }
 void assume_isa(Isa isa) { assumed().store(isa, std::memory_order_relaxed); }
@@ -129,9 +147,13 @@ Isa cap_isa(Isa limit) {
 const char* isa_name(Isa isa) { return kNames[static_cast<int>(isa)]; }
 
 Isa parse_isa(const std::string& name) {
-  for (int i = 0; i < 4; ++i)
-    if (name == kNames[i]) return static_cast<Isa>(i);
-  fail(Fault::Usage, "APUS_CPU_ISA='", name, "' names no instruction set; possible: generic, avx2, avx512, amx");
+  std::string possible;
+  for (const Isa isa : isas()) {
+    if (name == isa_name(isa)) return isa;
+    possible += str(possible.empty() ? "" : ", ", isa_name(isa));
+  }
+  fail(Fault::Usage, "APUS_CPU_ISA='", name,
+       "' names no instruction set of this kind of processor; possible: ", possible);
 }
 
 }  // namespace apus::cpu

@@ -4,16 +4,22 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace apus::cpu {
 
 enum class Isa {
   Generic,  // what the compiler's baseline gives
+  Neon,     // arm64's baseline
+  Dotprod,  // NEON with SDOT: four products of bytes a lane
+  I8mm,     // the above and SMMLA: eight columns of two rows by those of two others
   Avx2,     // AVX2 and FMA
   Avx512,   // AVX-512 F, BW, VL, DQ, VNNI (vpdpbusd) and BF16 (vdpbf16ps)
   Amx,      // the above and AMX tiles in bf16
 };
 
+// Those that this program is compiled for, in rising order: of one kind of processor.
+const std::vector<Isa>& isas();
 Isa machine_isa();  // the best this machine and its kernel allow
 // The one in use: machine_isa(), or less where APUS_CPU_ISA in the environment or cap_isa() says so.
 Isa isa();
@@ -26,8 +32,8 @@ void assume_isa(Isa isa);
 bool amx_multiplies();
 bool amx_is_wrong();
 
-const char* isa_name(Isa isa);  // "generic", "avx2", "avx512", "amx"
-Isa parse_isa(const std::string& name);
+const char* isa_name(Isa isa);           // "generic", "neon", "dotprod", "i8mm", "avx2", "avx512", "amx"
+Isa parse_isa(const std::string& name);  // one of isas()
 
 // Whether vdpbf16ps is the faster way to multiply bf16. It does the work of two f32 FMAs: AMD's processors begin two of
 // either in a cycle; Intel's two FMAs in a cycle, but one vdpbf16ps in two.

@@ -21,7 +21,16 @@ const Kernels& kernels() {
       return bf16_pairs_pay() ? kAvx512PairKernels : kAvx512Kernels;
     case Isa::Avx2:
       return kAvx2Kernels;
-    case Isa::Generic:
+    default:
+      break;
+  }
+#elif defined(__aarch64__)
+  switch (isa()) {
+    case Isa::I8mm:
+      return kI8mmKernels;
+    case Isa::Dotprod:
+      return kDotprodKernels;
+    default:
       break;
   }
 #endif

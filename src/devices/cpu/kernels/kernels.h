@@ -243,8 +243,10 @@ class Multiplying {
   void (*leave_)();
 };
 
-extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
+extern const Kernels kGenericKernels;  // on arm64 those for NEON
+extern const Kernels kAvx2Kernels, kAvx512Kernels;
 extern const Kernels kAvx512PairKernels;  // products of bf16 by vdpbf16ps rather than in f32
+extern const Kernels kDotprodKernels, kI8mmKernels;
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
                   const bf16* next);
 void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,

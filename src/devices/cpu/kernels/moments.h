@@ -35,6 +35,15 @@ inline void put_bytes(Byte* p, Ints v) {
   const __m128i bytes = Byte(-1) < 0 ? _mm_packs_epi16(halves, halves) : _mm_packus_epi16(halves, halves);
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), bytes);
 }
+#elif defined(__ARM_NEON)
+inline Floats floats_at(const int8_t* p) { return byte_floats(p); }
+inline Floats floats_at(const uint8_t* p) { return byte_floats(p); }
+template <class Byte>
+inline void put_bytes(Byte* p, Ints v) {
+  const uint16x4_t halves = vmovn_u32((uint32x4_t)v);
+  const uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(halves, halves))), 0);
+  std::memcpy(p, &bytes, sizeof bytes);
+}
 #else
 template <class Byte>
 inline Floats floats_at(const Byte* p) {

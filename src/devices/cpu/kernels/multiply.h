@@ -22,7 +22,7 @@ struct Ahead {
   void fetch() {}
 };
 #endif
-constexpr int kTileRows16 = kWidth == 16 ? 12 : 4;
+constexpr int kTileRows16 = kRegisters == 32 ? 12 : 4;
 
 // One register tile of bf16: R rows, all 32 columns; k a multiple of 32. Computed in f32: both halves of each pair
 // widen by a shift or a mask, the rows beforehand.
@@ -64,7 +64,7 @@ void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_
   }
 }
 
-constexpr int kTileRows32 = kWidth == 16 ? 12 : 6;
+constexpr int kTileRows32 = kRegisters == 32 ? 12 : 6;
 
 template <int R>
 void tile(int64_t k, const float* a, int64_t lda, const float* b, float* c, int64_t ldc, bool add) {
@@ -185,13 +185,13 @@ void pack_columns(const E* const* rows, int64_t n, int64_t k, E* panel) {
         for (int i = 0; i < 16; ++i) std::memcpy(panel + (k0 + i) * kPanel + 16 * half, block + 16 * i, 64);
       }
     }
-#elif defined(__AVX2__)
-    constexpr int64_t kAtOnce = 32 / sizeof(E), kPair = 4 / sizeof(E);
+#elif defined(__AVX2__) || defined(__ARM_NEON)
+    constexpr int64_t kAtOnce = 4 * kWidth / sizeof(E), kPair = 4 / sizeof(E);
     for (; k0 + kAtOnce <= k; k0 += kAtOnce)
-      for (int64_t column = 16 * half; column < 16 * half + 16; column += 8)
-        transpose8(reinterpret_cast<const void* const*>(rows + column), n - column,
-                   k0 * static_cast<int64_t>(sizeof(E)), panel + panel_at<E>(k0, column),
-                   (panel_at<E>(kPair, 0)) * static_cast<int64_t>(sizeof(E)));
+      for (int64_t column = 16 * half; column < 16 * half + 16; column += kWidth)
+        transpose_dwords(reinterpret_cast<const void* const*>(rows + column), n - column,
+                         k0 * static_cast<int64_t>(sizeof(E)), panel + panel_at<E>(k0, column),
+                         (panel_at<E>(kPair, 0)) * static_cast<int64_t>(sizeof(E)));
 #endif
     for (; k0 < depth; ++k0)
       for (int64_t column = 16 * half; column < 16 * half + 16; ++column)
@@ -229,6 +229,13 @@ void pack_rows(const E* const* rows, int64_t k, int64_t n, E* panel) {
         _mm256_storeu_si256(to, _mm256_permute2x128_si256(low, high, 0x20));
         _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(low, high, 0x31));
       }
+  }
+#elif defined(__ARM_NEON)
+  if constexpr (sizeof(E) == 2) {
+    for (; k0 + 2 <= k && n == kPanel; k0 += 2)
+      for (int64_t column = 0; column < kPanel; column += 8)
+        vst2q_u16(panel + panel_at<E>(k0, column),
+                  uint16x8x2_t{vld1q_u16(rows[k0] + column), vld1q_u16(rows[k0 + 1] + column)});
   }
 #endif
   for (; k0 < depth; ++k0)

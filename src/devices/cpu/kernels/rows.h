@@ -102,6 +102,8 @@ inline Floats square_root(Floats v) {
   return (Floats)_mm512_sqrt_ps((__m512)v);
 #elif defined(__AVX2__)
   return (Floats)_mm256_sqrt_ps((__m256)v);
+#elif defined(__ARM_NEON)
+  return (Floats)vsqrtq_f32((float32x4_t)v);
 #else
   for (int i = 0; i < kWidth; ++i) v[i] = root(v[i]);
   return v;

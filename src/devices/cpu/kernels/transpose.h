@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squares of dwords, rows to columns: 16 by 16 for AVX-512, 8 by 8 for AVX2.
+// Squares of dwords, rows to columns: 16 by 16 for AVX-512, 8 by 8 for AVX2, 4 by 4 for NEON.
 #pragma once
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+
+#include <cstdint>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 
 #include <cstdint>
 #endif
@@ -51,7 +55,7 @@ namespace apus::cpu {
 namespace {
 
 // The same of 8 rows; out[j] lies `apart_bytes` behind out[j - 1].
-inline void transpose8(const void* const* rows, int64_t n, int64_t offset_bytes, void* out, int64_t apart_bytes) {
+inline void transpose_dwords(const void* const* rows, int64_t n, int64_t offset_bytes, void* out, int64_t apart_bytes) {
   __m256i r[8], t[8];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i)
@@ -78,6 +82,30 @@ inline void transpose8(const void* const* rows, int64_t n, int64_t offset_bytes,
   for (int j = 0; j < 4; ++j) {
     put(j, _mm256_permute2x128_si256(r[j], r[4 + j], 0x20));
     put(4 + j, _mm256_permute2x128_si256(r[j], r[4 + j], 0x31));
+  }
+}
+
+}  // namespace
+}  // namespace apus::cpu
+#elif defined(__ARM_NEON)
+namespace apus::cpu {
+namespace {
+
+// The same of 4 rows.
+inline void transpose_dwords(const void* const* rows, int64_t n, int64_t offset_bytes, void* out, int64_t apart_bytes) {
+  const auto row = [&](int64_t i) {
+    return i < n ? vreinterpretq_u32_u8(vld1q_u8(static_cast<const uint8_t*>(rows[i]) + offset_bytes)) : vdupq_n_u32(0);
+  };
+  const uint32x4_t a = row(0), b = row(1), c = row(2), d = row(3);
+  const uint64x2_t low[] = {vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b))};
+  const uint64x2_t high[] = {vreinterpretq_u64_u32(vtrn1q_u32(c, d)), vreinterpretq_u64_u32(vtrn2q_u32(c, d))};
+  const auto put = [&](int64_t j, uint64x2_t v) {
+    vst1q_u8(static_cast<uint8_t*>(out) + j * apart_bytes, vreinterpretq_u8_u64(v));
+  };
+#pragma GCC unroll 2
+  for (int j = 0; j < 2; ++j) {  // low[j]: columns j and 2 + j of rows 0 and 1
+    put(j, vtrn1q_u64(low[j], high[j]));
+    put(2 + j, vtrn2q_u64(low[j], high[j]));
   }
 }
 

@@ -10,6 +10,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "devices/cpu/kernels/kernels.h"
@@ -23,6 +25,12 @@ constexpr int kWidth = 16;
 constexpr int kWidth = 8;
 #else
 constexpr int kWidth = 4;
+#endif
+// How many vectors the processor holds: tiles of sums are as large as that allows.
+#if defined(__AVX512F__) || defined(__ARM_NEON)
+constexpr int kRegisters = 32;
+#else
+constexpr int kRegisters = 16;
 #endif
 
 using Floats = float __attribute__((vector_size(4 * kWidth)));
@@ -45,6 +53,8 @@ inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
 inline Floats load(const bf16* p) {
 #if defined(__AVX512F__)  // the compiler would convert each half by itself
   return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+#elif defined(__ARM_NEON)
+  return (Floats)vshll_n_u16(vld1_u16(p), 16);
 #else
   Halves h;
   std::memcpy(&h, p, sizeof h);
@@ -62,6 +72,20 @@ inline void store(bf16* p, Floats v) {
 #endif
   std::memcpy(p, &h, sizeof h);
 }
+
+#if defined(__ARM_NEON)
+// Four bytes, widened: g++ 12 converts vectors of bytes one by one.
+inline uint16x4_t four_bytes(const uint8_t* p) {
+  uint32_t all;
+  std::memcpy(&all, p, sizeof all);
+  return vget_low_u16(vmovl_u8(vcreate_u8(all)));
+}
+inline Floats byte_floats(const uint8_t* p) { return (Floats)vcvtq_f32_u32(vmovl_u16(four_bytes(p))); }
+inline Floats byte_floats(const int8_t* p) {
+  const int16x4_t high = vreinterpret_s16_u16(vshl_n_u16(four_bytes(reinterpret_cast<const uint8_t*>(p)), 8));
+  return (Floats)vcvtq_n_f32_s32(vmovl_s16(high), 8);
+}
+#endif
 
 inline float one(const float* p) { return *p; }
 inline float one(const bf16* p) {
@@ -114,6 +138,8 @@ inline float fold(Floats v, const Combine& combine) {
 inline float total(Floats v) {
 #if defined(__AVX512F__)
   return _mm512_reduce_add_ps((__m512)v);
+#elif defined(__ARM_NEON)
+  return vaddvq_f32((float32x4_t)v);
 #else
   return fold(v, [](float a, float b) { return a + b; });
 #endif
@@ -121,6 +147,8 @@ inline float total(Floats v) {
 inline float largest(Floats v) {
 #if defined(__AVX512F__)
   return _mm512_reduce_max_ps((__m512)v);
+#elif defined(__ARM_NEON)
+  return vmaxvq_f32((float32x4_t)v);
 #else
   return fold(v, larger);
 #endif

@@ -31,8 +31,10 @@ using Linear = at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTe
 using LinearBackward = Triple(const at::Tensor&, const OptionalTensor&, const OptionalTensor&, std::array<bool, 3>);
 
 bool ours_is_faster(at::ScalarType type) {
-  if (type == at::kFloat) return isa() >= Isa::Avx2;
-  return type == at::kBFloat16 && (isa() == Isa::Avx2 || (isa() == Isa::Avx512 && !bf16_pairs_pay()));
+  if (isa() == Isa::Generic) return false;
+  // libtorch's products of bf16 use the instructions that there are for them.
+  const bool by_pairs = isa() == Isa::Amx || (isa() == Isa::Avx512 && bf16_pairs_pay());
+  return type == at::kFloat || (type == at::kBFloat16 && !by_pairs);
 }
 
 // Whether packing repays itself: it does from some rows on (measured: 24 rows of 896 take half the time in place, 200
