@@ -17,4 +17,7 @@ inline constexpr const char* kModelWeights = "model";  // stems of weight files
 inline constexpr const char* kAdapterWeights = "adapter_model";
 inline constexpr const char* kOptimizerStem = "optimizer";
 
+// Of hidden folders that belong to a process that is running: .checkpoint-10.partial-<process>.
+inline constexpr const char* kPartialMark = ".partial-";
+
 }  // namespace apus

@@ -11,6 +11,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/file_names.h"
 #include "checkpoint/state.h"
 
 namespace apus {
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kPartial = ".partial-";  // .checkpoint-10.partial-<process>
 constexpr const char* kDoomed = ".removed-";
 
 void sync_path(const fs::path& path) {
@@ -44,7 +44,7 @@ void remove_folder(const fs::path& dir) {
 }  // namespace
 
 FolderWriter::FolderWriter(const fs::path& target)
-    : target_(fs::absolute(target)), partial_(hidden(target_, kPartial)) {
+    : target_(fs::absolute(target)), partial_(hidden(target_, kPartialMark)) {
   std::error_code code;
   fs::remove_all(partial_, code);
   fs::create_directories(partial_, code);
@@ -75,7 +75,7 @@ void remove_leftovers(const fs::path& run_dir) {
   std::vector<fs::path> dead;
   for (const auto& entry : fs::directory_iterator(run_dir, code)) {
     const std::string name = entry.path().filename();
-    for (const char* mark : {kPartial, kDoomed}) {
+    for (const char* mark : {kPartialMark, kDoomed}) {
       const size_t at = name.rfind(mark);
       if (name[0] != '.' || at == std::string::npos) continue;
       const auto process = static_cast<pid_t>(std::strtol(name.c_str() + at + std::strlen(mark), nullptr, 10));
@@ -100,7 +100,7 @@ void rotate_checkpoints(const fs::path& run_dir, int64_t limit, const std::vecto
 }
 
 void point_link(const fs::path& run_dir, const std::string& name, const fs::path& target) {
-  const fs::path made = run_dir / str(".", name, kPartial, ::getpid());
+  const fs::path made = run_dir / str(".", name, kPartialMark, ::getpid());
   std::error_code code;
   fs::remove(made, code);
   fs::create_directory_symlink(target.filename(), made, code);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/run_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -108,6 +110,21 @@ std::optional<fs::path> newest_whole_checkpoint(const fs::path& output_dir, bool
     }
   }
   return std::nullopt;
+}
+
+fs::path linked_copy(const fs::path& checkpoint) {
+  const fs::path twin =
+      checkpoint.parent_path() / str(".twin-of-", checkpoint.filename().string(), kPartialMark, ::getpid());
+  fs::remove_all(twin);
+  for (const auto& entry : fs::recursive_directory_iterator(checkpoint)) {
+    const fs::path to = twin / entry.path().lexically_relative(checkpoint);
+    fs::create_directories(entry.is_directory() ? to : to.parent_path());
+    if (!entry.is_regular_file()) continue;
+    std::error_code code;
+    fs::create_hard_link(entry.path(), to, code);
+    if (code) fs::copy_file(entry.path(), to);
+  }
+  return twin;
 }
 
 }  // namespace apus

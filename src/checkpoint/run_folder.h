@@ -29,4 +29,9 @@ std::string lacks_of_checkpoint(const std::filesystem::path& checkpoint, bool wi
 std::optional<std::filesystem::path> newest_whole_checkpoint(const std::filesystem::path& output_dir, bool versions,
                                                              bool with_optimizer, std::vector<std::string>& remarks);
 
+// A hidden twin of a checkpoint beside it that stays while the checkpoint itself is rotated away: of links to its
+// files, or copies where the file system has no links. Who asks for it removes it; of a dead process it goes with the
+// other leftovers.
+std::filesystem::path linked_copy(const std::filesystem::path& checkpoint);
+
 }  // namespace apus

@@ -95,8 +95,7 @@ void ExportOptions::fields(OptionTable& v) {
   v.refuse({"to_mcore", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge", "test_convert_precision",
             "test_convert_dtype"},
            "checkpoints are HuggingFace's: apus megatron export takes these flags, and writes such a folder");
-  v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
-           "upload the finished folder with the hub's own client");
+  push.fields(v);
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);
   RunOptions::fields(v);
@@ -175,12 +174,31 @@ void ExportOptions::fetch() {
   model = adapted_folder(model, {rope_scaling, max_model_len, listed_tokens(new_special_tokens)}).string();
 }
 
+bool ExportOptions::only_pushes() const {
+  return push.push_to_hub && !merge_lora && !to_cached_dataset && !quantise.any() && !converts() && !to_hf;
+}
+
+fs::path ExportOptions::pushed() const {
+  if (only_pushes()) return adapters.empty() ? model : adapters[0];
+  return !to_gguf.empty() && !to_ollama && output_dir.ends_with(".gguf") ? gguf_path() : fs::path(output_dir);
+}
+
 void ExportOptions::check() const {
+  push.check();
+  if (only_pushes()) {
+    require(adapters.size() <= 1, Fault::Usage, "--push_to_hub true uploads one adapter: give one of --adapters");
+    require(fs::is_directory(pushed()), Fault::Usage,
+            "--push_to_hub true uploads the folder of --adapters or --model, ", "and ",
+            pushed().empty() ? "neither is given" : pushed().string() + " is none here");
+    return;
+  }
+  require(!push.push_to_hub || !to_cached_dataset, Fault::Usage,
+          "--push_to_hub true uploads models: apus upload --repo_type dataset sends rows");
   require(
       merge_lora || to_cached_dataset || quantise.any() || converts() || to_hf, Fault::Usage,
       "what shall be exported? --merge_lora true folds --adapters into the model; --quant_method quantises --model; "
       "--to_gguf q4_k_m writes one file for llama.cpp and ollama; --to_ollama true a Modelfile; --to_cached_dataset "
-      "true encodes --dataset; --to_hf true writes the model anew");
+      "true encodes --dataset; --to_hf true writes the model anew; --push_to_hub true uploads --model or --adapters");
   require(!to_cached_dataset || (!merge_lora && !converts()), Fault::Usage,
           "--to_cached_dataset and another export: one at a time");
   require(!quantise.any() || (!merge_lora && !to_cached_dataset && !converts()), Fault::Usage,
@@ -277,6 +295,8 @@ void ExportOptions::check_quantise() const {
 }
 
 void ExportOptions::rehearse(Rehearsal& r) const {
+  push.rehearse(r, *this);
+  if (only_pushes()) return;
   if (to_cached_dataset) {
     r.tokenizer(model);
     if (use_chat_template) r.chat_template(chat_template, model);

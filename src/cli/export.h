@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/option_groups.h"
+#include "cli/push_options.h"
 #include "cli/train_options.h"
 #include "quant/wish.h"
 
@@ -33,6 +34,9 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
   std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
   std::string imatrix;  // an importance matrix for it; empty: none
+  PushOptions push;
+  bool only_pushes() const;              // a folder that is there, written by nobody here
+  std::filesystem::path pushed() const;  // what is uploaded: a folder, or a file
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

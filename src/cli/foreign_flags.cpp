@@ -51,8 +51,8 @@ void foreign_training_fields(OptionTable& v) {
   v.no_effect({"full_determinism"}, "runs on the processor are deterministic");
   v.no_effect({"use_liger_kernel"}, "losses and norms are fused already");
   v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
-  v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "hub_always_push", "hub_revision"},
-           "upload the finished folder with the hub's own client");
+  v.no_effect({"hub_always_push"}, "the newest checkpoint is always uploaded when the one before it has gone");
+  v.refuse({"hub_revision"}, "checkpoints go to the main branch; apus upload --model_revision chooses another");
   v.refuse({"mrl_dims"}, "this command trains causal language models");
   v.refuse(
       {"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",

@@ -89,6 +89,7 @@ void TrainRun::fields(OptionTable& v) {
   v.group("Saving, evaluation, log");
   loop.saving_fields(v);
   folder.saving_fields(v);
+  push.fields(v);
   mesh.fields(v);
   foreign_training_fields(v);
   answers.fields(v);
@@ -294,6 +295,7 @@ void TrainRun::check() const {
   require(optimisation.optimizer.value_or("default") != "lorap" || tuner.lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
   benchmarks.check();
+  push.check();
   check_update_in_backward(ranks);
   mesh.check_claims(loop, ranks);
   check_mesh(ranks);

@@ -9,6 +9,7 @@
 #include "cli/benchmark_flags.h"
 #include "cli/command.h"
 #include "cli/option_groups.h"
+#include "cli/push_options.h"
 #include "cli/train_options.h"
 #include "plan/tower_memory.h"
 #include "quant/wish.h"
@@ -49,6 +50,7 @@ struct TrainRun {
   FolderOptions folder;       // what is written, and gone on from
   GenerationOptions answers;  // of --predict_with_generate and of rollouts
   BenchmarkFlags benchmarks;  // asked at every evaluation
+  RunPushOptions push;        // checkpoints that go to a hub
   RunOptions common;          // what every command has
 
   std::string model_as_given;  // --model before a hub's id became a folder: the run's folder is named after it

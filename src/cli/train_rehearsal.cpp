@@ -135,6 +135,7 @@ std::string TrainRun::faster(const RowFacts& rows) const try {
 void TrainRun::rehearse(Rehearsal& r) const {
   const Json config =
       r.model(!folder.resume_from_checkpoint.empty() && !tuner.lora() ? folder.resume_from_checkpoint : model.model);
+  push.rehearse(r, model);
   r.adapters(tuner.adapters);
   r.tokenizer(model.model);
   if (prompt.use_chat_template) r.chat_template(prompt.chat_template, model.model);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <mutex>
 
@@ -23,6 +24,8 @@ struct Transfer {
   CURL* curl = nullptr;
   bool asked = false, accepted = true, refused = false;
   std::exception_ptr failure;
+  std::ifstream file;     // of `put`
+  int64_t file_sent = 0;  // bytes of it
 };
 
 size_t on_header(char* data, size_t size, size_t count, void* user) {
@@ -65,6 +68,28 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
+size_t on_read(char* data, size_t size, size_t count, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  const int64_t left = t.request.put->bytes - t.file_sent;
+  const auto wanted = static_cast<std::streamsize>(std::min<int64_t>(left, static_cast<int64_t>(size * count)));
+  if (wanted == 0) return 0;
+  if (!t.file.read(data, wanted)) return CURL_READFUNC_ABORT;  // it became shorter meanwhile
+  t.file_sent += wanted;
+  if (t.request.sent) t.request.sent(wanted);
+  return static_cast<size_t>(wanted);
+}
+
+// A redirect or a connection that was closed asks for the bytes again.
+int on_seek(void* user, curl_off_t offset, int origin) {
+  auto& t = *static_cast<Transfer*>(user);
+  if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
+  t.file.clear();
+  if (!t.file.seekg(t.request.put->from + offset)) return CURL_SEEKFUNC_FAIL;
+  if (t.request.sent) t.request.sent(offset - t.file_sent);
+  t.file_sent = offset;
+  return CURL_SEEKFUNC_OK;
+}
+
 // Here the address is the one that is connected to, whatever a name was looked up as before.
 curl_socket_t on_socket(void* user, curlsocktype, curl_sockaddr* address) {
   auto& t = *static_cast<Transfer*>(user);
@@ -88,7 +113,7 @@ void start_curl() {
 
 HttpReply http_request(const HttpRequest& request) {
   start_curl();
-  Transfer t{request, {}, nullptr, false, true, false, nullptr};
+  Transfer t{request, {}, nullptr, false, true, false, nullptr, {}, 0};
   const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
   require(curl != nullptr, Fault::Io, "libcurl cannot start");
   t.curl = curl.get();
@@ -120,6 +145,18 @@ HttpReply http_request(const HttpRequest& request) {
   if (request.post) {
     set(CURLOPT_POSTFIELDS, request.post->c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.post->size()));
+  }
+  if (request.put) {
+    t.file.open(request.put->path, std::ios::binary);
+    require(t.file.is_open() && t.file.seekg(request.put->from), Fault::Io, "cannot read ", request.put->path.string());
+    set(CURLOPT_UPLOAD, 1L);
+    set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.put->bytes));
+    set(CURLOPT_READFUNCTION, on_read);
+    set(CURLOPT_READDATA, &t);
+    set(CURLOPT_SEEKFUNCTION, on_seek);
+    set(CURLOPT_SEEKDATA, &t);
+    headers.reset(curl_slist_append(headers.release(), "Expect:"));  // not asked first whether a body may come
+    set(CURLOPT_HTTPHEADER, headers.get());
   }
   if (request.abandoned) {
     set(CURLOPT_NOPROGRESS, 0L);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,11 +23,17 @@ struct HttpReply {
   std::string body;
 };
 
+struct FilePart {  // of a file that is sent, not held
+  std::filesystem::path path;
+  int64_t from = 0, bytes = 0;
+};
+
 struct HttpRequest {
   std::string url;
   std::vector<std::string> headers;
   bool head_only = false;
   std::optional<std::string> post;  // the body of a POST; absent: a GET
+  std::optional<FilePart> put;      // the body of a PUT
   bool follow = true;
   // Asked for by strangers: addresses of this machine and its network are refused, those that names or redirects lead
   // to as well, and proxies, which would look up names themselves, are not used.
@@ -38,6 +45,7 @@ struct HttpRequest {
   int64_t from = 0;                               // first byte wanted
   std::function<bool(const HttpReply&)> accept;   // asked once when the headers of the last answer are there
   std::function<void(const char*, size_t)> sink;  // takes the body instead of `body`
+  std::function<void(int64_t bytes)> sent;        // of `put`: so many more have gone (negative: they go again)
 };
 
 HttpReply http_request(const HttpRequest& request);

@@ -30,8 +30,11 @@
 namespace apus {
 namespace {
 
-int run_quantise(const ExportOptions& o) {
-  if (o.calibrates()) return run_calibrated_export(o);
+void run_quantise(const ExportOptions& o) {
+  if (o.calibrates()) {
+    run_calibrated_export(o);
+    return;
+  }
   const Json config = read_model_config(o.model);
   require(!config.contains("quantization_config"), Fault::Usage, "--model ", o.model,
           " is quantised already; give the unquantised checkpoint");
@@ -54,7 +57,6 @@ int run_quantise(const ExportOptions& o) {
   log_info("Successfully quantized and saved in ", o.output_dir, ": ", report.quantised, " of ", report.tensors,
            " tensors, ", bytes_text(report.bytes_before), " -> ", bytes_text(report.bytes), " in ",
            duration_text(watch.seconds()));
-  return 0;
 }
 
 // `passing`: only as a step towards another form.
@@ -165,7 +167,7 @@ void convert(const ExportOptions& o) {
   if (passing) std::filesystem::remove_all(from);
 }
 
-int run_export(const ExportOptions& o) {
+void make(const ExportOptions& o) {
   if (o.quantise.any()) return run_quantise(o);
   if (o.to_cached_dataset)
     cache_train_data(o, o, o, o.model, o.output_dir);
@@ -175,6 +177,22 @@ int run_export(const ExportOptions& o) {
     write_anew(o);
   else
     merge(o, o.output_dir);
+}
+
+void push(const ExportOptions& o) {
+  UploadSpec spec = o.push.upload(o);
+  const std::filesystem::path made = o.pushed();
+  spec.files = std::filesystem::is_directory(made)
+                   ? files_with_card(made)
+                   : std::vector<UploadFile>{
+                         {made.filename().string(), made, {}, static_cast<int64_t>(std::filesystem::file_size(made))}};
+  push_with_progress(spec);
+}
+
+int run_export(const ExportOptions& o) {
+  if (o.push.push_to_hub) prepare_upload(o.push.upload(o));  // what is wrong with it is known before the work
+  if (!o.only_pushes()) make(o);
+  if (o.push.push_to_hub) push(o);
   return 0;
 }
 

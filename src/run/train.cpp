@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/scratch_folder.h"
 #include "base/signals.h"
+#include "cli/pushed_checkpoints.h"
 #include "device/agree.h"
 #include "dist/mesh.h"
 #include "dist/shared_folder.h"
@@ -25,6 +26,7 @@
 #include "run/runner.h"
 #include "run/shared_training.h"
 #include "run/train_data.h"
+#include "run/train_result.h"
 #include "run/tuned_model.h"
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
@@ -113,44 +115,6 @@ TrainerOptions trainer_options(const TrainRun& o, const TrainData& data, const M
                    .noted = o.noted};
   t.exact.update(o.exact);
   return t;
-}
-
-Json summary(const TrainResult& r, const TrainData& data, const std::string& parameters, const std::string& best_name) {
-  const auto path = [](const std::optional<fs::path>& p) { return p ? Json(p->string()) : Json(); };
-  Json out = {{"model_parameter_info", parameters}, {"train_dataset", data.train_text}};
-  if (data.eval) out["val_dataset"] = data.eval_text;
-  out["last_model_checkpoint"] = path(r.last_checkpoint), out["best_model_checkpoint"] = path(r.best_checkpoint);
-  out["best_metric"] = r.best_metric ? Json(*r.best_metric) : Json();
-  out["metric_for_best_model"] = best_name;
-  out["global_step"] = r.step, out["log_history"] = r.log_history, out["skipped_updates"] = r.bad_steps;
-  out["memory"] = r.memory;
-  return out;
-}
-
-// As one would type it here.
-std::string typed(const fs::path& path) {
-  const std::string near = path.lexically_proximate(fs::current_path()).string();
-  return near.starts_with("..") ? path.string() : near;
-}
-
-// What one does with a checkpoint.
-void say_next(const TrainRun& o, const std::string& checkpoint) {
-  const bool words = algorithm_info(o.algorithm).head == Head::Vocab;
-  const char* const rows = words ? "" : " --val_dataset rows.jsonl";
-  const std::string flag = o.tuner.lora() ? " --adapters " : " --model ";
-  log_info("next: apus infer", flag, checkpoint, rows);
-  log_info("next: apus deploy", flag, checkpoint);
-  if (o.tuner.lora()) log_info("next: apus merge-lora --adapters ", checkpoint);
-  if (!o.tuner.lora() && words) log_info("next: apus export --model ", checkpoint, " --to_gguf q4_k_m");
-}
-
-void say_result(const TrainRun& o, const TrainResult& r, const RunLog& log) {
-  log_info("last_model_checkpoint: ", r.last_checkpoint ? r.last_checkpoint->string() : "none was saved");
-  if (r.best_checkpoint) log_info("best_model_checkpoint: ", r.best_checkpoint->string());
-  log_info("images_dir: ", log.images_dir().string());
-  std::error_code code;
-  const bool best = r.best_checkpoint && fs::is_directory(*r.best_checkpoint, code);
-  if (best || r.last_checkpoint) say_next(o, typed(best ? *r.best_checkpoint : *r.last_checkpoint));
 }
 
 // Of rollouts: from the first token to one that ends a turn.
@@ -328,6 +292,8 @@ void settle_lengths(const TrainRun& o, int64_t longest_row, Model& policy, Model
 int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   const ops::SteadyRows rows_are_steady(o.own.needs().steady_rows);  // here, and in the engine that is made here
   if (world.size() > 1) require_same_options(o, world);
+  const auto push =
+      world.first() && o.push.push_to_hub ? std::make_unique<PushedCheckpoints>(o.push, o.model) : nullptr;
   Mesh mesh(world, mesh_sizes(o.mesh, world.size(), world.environment().local_world));
   // The same ranks as the rows see them: those along all axes but the data's read the same ones.
   Mesh rows(
@@ -428,6 +394,8 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
+                   .saved = push ? [&](const fs::path& checkpoint) { push->saved(checkpoint); }
+                                 : std::function<void(const fs::path&)>(),
                    .evaluate_more = both(prediction(o, data, *tuned.model, rollout, world, sharers, run_dir),
                                          benchmarks_of(o, *tuned.model, rollout, mesh, run_dir)),
                    .stop = &stop,
@@ -446,7 +414,8 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
     log_info("resumed from ", o.folder.resume_from_checkpoint);
   }
   const TrainResult result = trainer.run();
-  if (log) log->finish(summary(result, data, parameters, o.loop.best_metric())), say_result(o, result, *log);
+  if (log) log->finish(result_json(result, data, parameters, o.loop.best_metric())), say_result(o, result, *log);
+  if (push && result.last_checkpoint && !result.interrupted) push->finish(*result.last_checkpoint);
   if (const std::string media = data.media_line ? data.media_line() : ""; log && !media.empty()) log_info(media);
   if (result.interrupted) throw Interrupted(stop.raised() ? stop.signal() : SIGTERM);  // another rank was asked
   return 0;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "data/read/cell.h"
+#include "base/base64.h"
 
 namespace apus {
 

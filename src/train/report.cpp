@@ -319,6 +319,7 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
 void Trainer::after_save(const fs::path& target) {
   log_info("Saving model checkpoint to ", target.string());
   result_.last_checkpoint = target;
+  if (p_.saved) p_.saved(target);
   if (target.parent_path() != o_.output_dir) return;  // the second place
   std::vector<fs::path> keep = {target};
   if (result_.best_checkpoint) keep.push_back(*result_.best_checkpoint);

@@ -68,6 +68,7 @@ struct TrainerParts {
   c10::Device device = c10::Device(c10::kCPU);
   // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
   std::function<void(const std::filesystem::path& dir)> save_model;
+  std::function<void(const std::filesystem::path& checkpoint)> saved = {};  // told of each whole checkpoint
   std::function<Json()> evaluate_more;  // by generation; eval_* values, may be empty
   const StopFlag* stop = nullptr;
   // Hears of every update before it is made.

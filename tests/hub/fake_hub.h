@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,8 +23,18 @@ struct FakeAnswer {
   std::map<std::string, std::string> headers;
 };
 
+struct FakeRequest {
+  std::string method, path, head, body;  // path with query
+};
+
 class FakeHub {
  public:
+  // Asked before the table; nothing: the table answers.
+  using Handler = std::function<std::optional<FakeAnswer>(const FakeRequest&)>;
+  void handle(Handler handler) {
+    const std::lock_guard lock(mutex_);
+    handler_ = std::move(handler);
+  }
   FakeHub() : listener_(16) {
     thread_ = std::thread([this] { serve(); });
   }
@@ -75,6 +87,16 @@ class FakeHub {
       if (got <= 0) return;
       request.append(block, static_cast<size_t>(got));
     }
+    const size_t head_end = request.find("\r\n\r\n") + 4;
+    const std::string length = header(request, "Content-Length");
+    const size_t whole = head_end + (length.empty() ? 0 : std::stoul(length));
+    while (request.size() < whole) {
+      const ssize_t got = ::recv(client, block, sizeof block, 0);
+      if (got <= 0) return;
+      request.append(block, static_cast<size_t>(got));
+    }
+    const std::string sent = request.substr(head_end);
+    request.resize(head_end);
     const size_t space = request.find(' ');
     const std::string method = request.substr(0, space),
                       path = request.substr(space + 1, request.find(' ', space + 1) - space - 1);
@@ -85,7 +107,11 @@ class FakeHub {
       requests_.push_back(
           method + " " + path + (range.empty() ? "" : " range=" + range) +
           (header(request, "Authorization").empty() ? "" : " auth=" + header(request, "Authorization")));
-      if (const auto it = answers_.find(path); it != answers_.end()) reply = it->second;
+      const auto handled = handler_ ? handler_({method, path, request, sent}) : std::nullopt;
+      if (handled)
+        reply = *handled;
+      else if (const auto it = answers_.find(path); it != answers_.end())
+        reply = it->second;
     }
     if (refuse_) reply = {503, "busy", {}};
     size_t from = 0;
@@ -113,6 +139,7 @@ class FakeHub {
   std::atomic<size_t> cut_{0};
   std::mutex mutex_;
   std::map<std::string, FakeAnswer> answers_;
+  Handler handler_;
   std::vector<std::string> requests_;
   std::thread thread_;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "base/base64.h"
 #include "base/random.h"
 #include "data/encode/sample_store.h"
-#include "data/read/cell.h"
 #include "data/source/sample_source.h"
 
 namespace apus {
