@@ -14,6 +14,7 @@
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/deploy_copies.h"
+#include "cli/deploy_models.h"
 #include "cli/deploy_upstream.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
@@ -44,6 +45,18 @@ void DeployOptions::fields(OptionTable& v) {
     "name for clients: of the model, or of the only adapter when --adapters gave it none")
       .common()
       .shown_default("the name of its folder");
+  v("models", models,
+    "instead of --model: a folder with several, folders of checkpoints and adapters and GGUF files. Each is loaded "
+    "when a "
+    "request names it, and those asked for least lately go where memory is short")
+      .common()
+      .shown_default("none");
+  v("models_memory_gb", models_memory_gb, "--models: GiB that those that are loaded may use together")
+      .above(0)
+      .shown_default("80 % of the device's memory");
+  v("models_most", models_most, "--models: how many may be loaded at once; 0: as many as the memory holds").at_least(0);
+  v("models_idle_minutes", models_idle_minutes, "--models: one that nobody asks for so long is unloaded; 0: never")
+      .at_least(0);
   v("owned_by", owned_by, "the owner of the models that /v1/models names");
   v("verbose", verbose, "a log line for each request");
   v("log_interval", log_interval, "seconds between lines of statistics while there is something to say; -1: none")
@@ -173,7 +186,24 @@ void DeployOptions::resolve(OptionTable& v) {
     if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
 }
 
+void DeployOptions::check_models() const {
+  require(model.empty() && served.empty(), Fault::Usage,
+          "--models serves a folder of models: --model and --adapters serve one; give either");
+  require(
+      !upstream() && ranks_of_all() == 1 && copies() == 1, Fault::Usage,
+      "--models runs each model in one process of this program: leave out --infer_backend, --data_parallel_size and "
+      "--tensor_model_parallel_size");
+  require(std::filesystem::is_directory(models), Fault::Usage, "--models ", models, " is not a folder here");
+  require(
+      !models_to_deploy(*this).empty(), Fault::Usage, "--models ", models,
+      " holds no model: folders with a config.json or adapter_config.json, or .gguf files, are looked for in it, and "
+      "in the folders in it");
+}
+
 void DeployOptions::check() const {
+  require(!models.empty() || (!models_memory_gb && models_most == 0 && models_idle_minutes == 0), Fault::Usage,
+          "--models_memory_gb, --models_most and --models_idle_minutes belong to --models");
+  if (!models.empty()) return check_models();
   require(
       infer_backend != "lmdeploy", Fault::Usage,
       "--infer_backend lmdeploy with --use_installed_backend true: that program is not started here; vllm and sglang "
@@ -249,6 +279,11 @@ PlanSpec DeployOptions::plan_spec(const Json& config, const DeviceFacts& facts, 
 
 void DeployOptions::rehearse(Rehearsal& r) const {
   if (upstream()) return;  // the other server knows what it needs
+  if (!models.empty()) {
+    for (const HouseModel& each : models_to_deploy(*this))
+      r.right(each.name, str("about ", bytes_text(each.bytes), " while it is loaded"));
+    return r.right("memory", str(bytes_text(memory_for_models(*this)), " for those that are loaded"));
+  }
   const Json config = r.model(model);
   r.adapters(adapters);
   r.tokenizer(model);
@@ -303,15 +338,17 @@ HttpServerSpec http_server_spec(const DeployOptions& o) {
 
 namespace {
 int run(const DeployOptions& options) {
-  return options.upstream()     ? deploy_upstream(options)
-         : options.copies() > 1 ? deploy_copies(options)
-                                : run_heavy("deploy", &options);
+  return !options.models.empty() ? deploy_models(options)
+         : options.upstream()    ? deploy_upstream(options)
+         : options.copies() > 1  ? deploy_copies(options)
+                                 : run_heavy("deploy", &options);
 }
 const RegisterCommand<DeployOptions> deploy_command(
     {.name = "deploy",
      .group = "Run",
      .summary = "serve a model over HTTP, as OpenAI's and Anthropic's APIs",
      .examples = {"deploy --model DIR", "deploy --model DIR --port 9000 --api_key SECRET --max_num_seqs 64",
+                  "deploy --models DIR --models_memory_gb 16",
                   "deploy --model DIR --adapters legal=out/v0-.../checkpoint-100 poems=out/v1-.../checkpoint-80"}},
     run);
 }  // namespace

@@ -30,7 +30,11 @@ struct DeployOptions : ModelOptions,
   std::optional<std::string> api_key;
   std::string ssl_keyfile, ssl_certfile;
   std::optional<std::string> served_model_name;  // absent: the name of the model's folder
-  std::vector<ServedAdapter> served;             // --adapters with their names; filled by resolve()
+  std::string models;                            // a folder of several, loaded when asked for; empty: one model
+  std::optional<double> models_memory_gb;
+  int64_t models_most = 0;
+  double models_idle_minutes = 0;
+  std::vector<ServedAdapter> served;  // --adapters with their names; filled by resolve()
   std::string owned_by = "apus";
   bool verbose = true;
   int64_t log_interval = 20;  // seconds between lines of statistics; -1: none
@@ -79,6 +83,7 @@ struct DeployOptions : ModelOptions,
  private:
   void take_foreign_backend(OptionTable& v);
   void name_models();
+  void check_models() const;
 };
 
 // In the environment of a copy that deploy has started: its number.

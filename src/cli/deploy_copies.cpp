@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/ports.h"
 #include "base/signals.h"
+#include "cli/deploy_child.h"
 #include "dist/launch/environment.h"
 #include "dist/launch/launcher.h"
 #include "serve/child_server.h"
@@ -27,30 +28,6 @@ namespace {
 using namespace std::chrono_literals;
 constexpr double kSteady = 60;          // a copy that lived shorter is started again later each time
 constexpr double kLongestRestart = 60;  // seconds before that
-
-std::vector<std::string> our_command_line() {
-  std::vector<std::string> words(1);
-  for (const char c : read_file("/proc/self/cmdline"))
-    if (c == '\0')
-      words.emplace_back();
-    else
-      words.back() += c;
-  words.pop_back();
-  return words;
-}
-
-// The end of what a copy said before it ended.
-std::string last_words(const fs::path& log) {
-  std::error_code code;
-  const auto size = static_cast<int64_t>(fs::file_size(log, code));
-  std::ifstream in(log);
-  constexpr int64_t kMost = 1000;
-  in.seekg(std::max<int64_t>(0, size - kMost));
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (size > kMost) text.erase(0, text.find('\n') + 1);
-  return text.empty() ? "" : "; the end of what it said:\n" + text;
-}
 
 class Copy {
  public:

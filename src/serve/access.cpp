@@ -42,7 +42,9 @@ void Access::check_key(const HttpCall& call) const {
 }
 
 HttpAnswer error_answer(const HttpCall& call, const ApiError& error) {
-  Json body = anthropic(call) ? anthropic_error(error) : openai_error(error);
+  Json body = anthropic(call)                  ? anthropic_error(error)
+              : call.path.starts_with("/api/") ? ollama_error(error)
+                                               : openai_error(error);
   if (anthropic(call)) body["request_id"] = call.id;
   HttpAnswer answer{.status = error.status, .body = json_text(body)};
   if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");

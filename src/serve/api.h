@@ -108,6 +108,14 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void openapi(const Exchange& e);
   void page(const Exchange& e);
   void count_tokens(const Exchange& e);
+  void ollama_chat(const Exchange& e);
+  void ollama_generate(const Exchange& e);
+  void ollama_loaded(const Exchange& e, const Json& request, const char* key);
+  void ollama_embed(const Exchange& e);
+  void ollama_tags(const Exchange& e);
+  void ollama_show(const Exchange& e);
+  void ollama_version(const Exchange& e);
+  void ollama_store(const Exchange& e);
   void load_adapter(const Exchange& e);
   void unload_adapter(const Exchange& e);
   void sleep(const Exchange& e);

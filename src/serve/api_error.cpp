@@ -42,4 +42,6 @@ Json anthropic_error(const ApiError& e) {
   return {{"type", "error"}, {"error", {{"type", error_type(e.status).anthropic}, {"message", e.what()}}}};
 }
 
+Json ollama_error(const ApiError& error) { return {{"error", error.what()}}; }
+
 }  // namespace apus

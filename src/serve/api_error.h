@@ -25,5 +25,6 @@ template <class... P>
 ApiError api_error(const Error& error);       // by its fault
 Json openai_error(const ApiError& error);     // {"error": {message, type, param, code}}
 Json anthropic_error(const ApiError& error);  // {"type": "error", "error": {type, message}}
+Json ollama_error(const ApiError& error);     // {"error": message}
 
 }  // namespace apus
