@@ -27,7 +27,8 @@ void say_next(const TrainRun& o, const std::string& checkpoint) {
 
 }  // namespace
 
-Json result_json(const TrainResult& r, const TrainData& data, const std::string& parameters, const std::string& best_name) {
+Json result_json(const TrainResult& r, const TrainData& data, const std::string& parameters,
+                 const std::string& best_name) {
   const auto path = [](const std::optional<fs::path>& p) { return p ? Json(p->string()) : Json(); };
   Json out = {{"model_parameter_info", parameters}, {"train_dataset", data.train_text}};
   if (data.eval) out["val_dataset"] = data.eval_text;

@@ -10,7 +10,7 @@
 namespace apus {
 namespace {
 
-constexpr double kPixels = 2e-6;  // three roundings of single precision
+constexpr double kTowerPixels = 2e-6;  // three roundings of single precision
 
 std::shared_ptr<const MediaProcessor> tower_processor(const std::string& type, Json preprocessor, Json config) {
   config["model_type"] = type;
@@ -45,7 +45,7 @@ TEST(TowerPictures, SquaresAndTilesAreTransformers) {
       std::vector<int64_t> shape = golden.shape(name);
       if (shape.size() == 5) shape.erase(shape.begin());
       EXPECT_EQ(made.content->shape, shape) << name;
-      golden.expect_near(name, made.content->values, kPixels);
+      golden.expect_near(name, made.content->values, kTowerPixels);
       ASSERT_EQ(made.runs.size(), 1u);
       EXPECT_EQ(made.runs[0].size(), c.tokens) << name;
     }
@@ -76,7 +76,7 @@ TEST(TowerPictures, PatchesOfPixtral) {
       const std::string name = std::string("mistral3/") + number;
       const auto processor = tower_processor(merge == 2 ? "mistral3" : "llava", golden.json["mistral3"], config);
       const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
-      golden.expect_near(name, planes_of(*made.content, 8 / merge, merge), kPixels);
+      golden.expect_near(name, planes_of(*made.content, 8 / merge, merge), kTowerPixels);
       EXPECT_EQ(made.content->grid[1] * 8 / merge, golden.shape(name)[2]) << name;
       // A mark behind each row of squares.
       const int64_t rows = golden.shape(name)[2] / 8, columns = golden.shape(name)[3] / 8;
