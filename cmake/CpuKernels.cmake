@@ -1,8 +1,8 @@
 # Which instruction sets the inner loops of devices/cpu are compiled for; the program chooses at run time. These files include
 # no library with inline functions (see kernels.h). -ffp-contract=fast: a * b + c is one FMA, always: since version 14 g++ leaves
 # it in two in some sums (avoid-fma-max-bits), and a row would no longer have the same result alone and among others.
-function(apus_cpu_kernels target root)
-  set(folder ${root}/src/devices/cpu)
+function(apus_cpu_kernels)
+  set(folder ${CMAKE_SOURCE_DIR}/src/devices/cpu)
   set(common "-O3;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND common "--param=avoid-fma-max-bits=0")
@@ -26,8 +26,16 @@ function(apus_cpu_kernels target root)
   endif()
   list(TRANSFORM others REPLACE "(.+)" "${folder}/kernels/\\1.cpp")
   set_property(SOURCE ${others} PROPERTY HEADER_FILE_ONLY ON)
-  file(GLOB kernels ${folder}/kernels/*.cpp)
-  set_property(SOURCE ${kernels} ${folder}/parallel.cpp PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/kernels/*.cpp)
+  add_library(apus_kernels OBJECT ${kernels})
+  target_include_directories(apus_kernels PUBLIC ${CMAKE_SOURCE_DIR}/src)
+endfunction()
+
+# The kernels, and the threads they run on, for a target that links with libtorch.
+function(apus_use_kernels target)
+  target_sources(${target} INTERFACE $<TARGET_OBJECTS:apus_kernels>)
+  set(folder ${CMAKE_SOURCE_DIR}/src/devices/cpu)
+  set_property(SOURCE ${folder}/parallel.cpp PROPERTY SKIP_PRECOMPILE_HEADERS ON)
   # The threads are libtorch's own: pip's libtorch carries a renamed OpenMP library, and a second pool would fight it for cores.
   set_property(SOURCE ${folder}/parallel.cpp APPEND PROPERTY COMPILE_OPTIONS -fopenmp)
   file(GLOB bundled ${torch_lib}/libgomp*.so*)
