@@ -1,6 +1,6 @@
 # Finds libtorch: a given Torch_DIR, else pip's torch of the python3 on PATH, else Debian's libtorch-dev.
 # Gives the target apus::torch and APUS_TORCH_CUDA (ON when this torch has CUDA).
-if(NOT Torch_DIR)
+if(NOT Torch_DIR AND NOT CMAKE_CROSSCOMPILING)
   find_program(APUS_PYTHON python3)
   if(APUS_PYTHON)
     execute_process(COMMAND ${APUS_PYTHON} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
@@ -69,7 +69,7 @@ if(APUS_INSTALL_RPATH)
   set(CMAKE_INSTALL_RPATH "${APUS_INSTALL_RPATH}")
 endif()
 # The C++ ABI flag must match the library's: ask the library which std::string its symbols use.
-execute_process(COMMAND sh -c "nm -D --defined-only '${torch_lib}/libc10.so' 2>/dev/null | grep -c __cxx11" OUTPUT_VARIABLE cxx11_symbols OUTPUT_STRIP_TRAILING_WHITESPACE)
+execute_process(COMMAND sh -c "'${CMAKE_NM}' -D --defined-only '${torch_lib}/libc10.so' 2>/dev/null | grep -c __cxx11" OUTPUT_VARIABLE cxx11_symbols OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(cxx11_symbols STREQUAL "0")
   target_compile_definitions(apus_torch_interface INTERFACE _GLIBCXX_USE_CXX11_ABI=0)
 endif()

@@ -17,11 +17,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
                       $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 find_program(LLD ld.lld)
-if(LLD)
+if(LLD AND NOT CMAKE_CROSSCOMPILING)  # a cross compiler of Debian looks for one of its own
   add_link_options(-fuse-ld=lld)
 endif()
 # Without -ffast-math: results must not depend on the compiler's mood.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # As on x86: chars have signs, and a * b + c is rounded twice where nothing else is said.
+  add_compile_options(-fsigned-char -ffp-contract=off)
+endif()
 add_compile_options(-Wall -Wextra -Wno-unused-parameter $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 if(APUS_SANITIZE)
   add_compile_options(-fsanitize=${APUS_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1 -O1)

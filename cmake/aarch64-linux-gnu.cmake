@@ -1,0 +1,17 @@
+# Compiles for arm64 on another machine, with Debian's cross compiler and the libraries of APUS_SYSROOT (scripts/arm64 fills
+# one). What is built for the build itself or for tests runs under qemu.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+if(NOT APUS_SYSROOT)
+  set(APUS_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../build-arm64/sysroot)
+endif()
+set(CMAKE_SYSROOT ${APUS_SYSROOT})
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES APUS_SYSROOT)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${APUS_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
