@@ -44,12 +44,16 @@ class Rules {
 
   // Each process holds some of the matrices, experts or layers.
   void parts() {
-    refuse(draws() && c_.stages == 1 && !c_.algorithm->shares_answers, flag(), " is not available for ", c_.asked,
-           ", which draws answers, and the engine holds the whole model: use --deepspeed zero2, or zero3");
     refuse(draws() && c_.stages > 1, kStages, " is not available for ", c_.asked,
            ", which draws answers: each token of them needs all layers. Use ", kTensor, ", or --deepspeed zero3");
-    refuse(!words(), flag(), " is not available for ", c_.asked,
-           ", whose model gives no words: use --deepspeed zero3 to train it, one process to ask it");
+    refuse(!trains() && !words(), flag(), " is not available for ", c_.asked,
+           ", whose model gives no words: ask it with one process");
+    refuse(trains() && !words() && c_.stages > 1, kStages, " is not available for ", c_.asked,
+           ", whose loss needs more than the last stage knows: use --deepspeed zero3");
+    refuse(c_.zero == 3 && c_.two_trained, flag(), " with weights shared out by rows as well is not available for ",
+           c_.asked, ", which trains a second model: use --deepspeed zero1 or zero2 with it");
+    refuse(c_.model && c_.model->encoder, flag(), " is not available for ", c_.model ? type() : "",
+           " models, encoders which are small: use --deepspeed zero3");
     refuse(c_.quantised,
            "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave out ", flag(),
            trains() ? ", or use --deepspeed zero2" : "");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/gkd.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -10,11 +11,13 @@
 #include <iterator>
 
 #include "algos/pairs.h"
+#include "algos/row_sharers.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data/encode/id_rows.h"
 #include "models/layer_runner.h"
 #include "ops/divergence.h"
+#include "train/label_logprobs.h"
 
 namespace apus {
 namespace {
@@ -36,14 +39,15 @@ Json messages_for_teacher(const Row& row) {
 }
 
 // From what a server said of the batch.
-ops::HeadDivergence told_divergence(const ops::HeadFactors& factors, const Batch& batch,
-                                    const ops::DivergenceRule& rule) {
+ops::HeadDivergence told_divergence(const ops::HeadFactors& factors, const std::optional<ops::WordShare>& share,
+                                    const Batch& batch, const ops::DivergenceRule& rule) {
   const at::Tensor &id_Nk = batch.own.at(kLikelyIds), &logprob_Nk = batch.own.at(kLikelyLogprobs);
-  const int64_t vocabulary = factors.weight_VD.size(0), highest = id_Nk.numel() ? id_Nk.max().item<int64_t>() : 0;
+  const int64_t vocabulary = share ? share->words : factors.weight_VD.size(0),
+                highest = id_Nk.numel() ? id_Nk.max().item<int64_t>() : 0;
   require(highest < vocabulary, Fault::Usage, "the teacher finds token ", highest, " likely, and the model has ",
           vocabulary, " tokens: --teacher_model_server must be a model with the same tokenizer");
   const at::Device device = factors.hidden_TD.device();
-  return ops::head_divergence_of_likely(factors, batch.label_T, id_Nk.to(device), logprob_Nk.to(device), rule);
+  return ops::head_divergence_of_likely(factors, batch.label_T, id_Nk.to(device), logprob_Nk.to(device), rule, share);
 }
 
 // The same answer behind another beginning. What the environment said in it is read, and not compared.
@@ -102,6 +106,12 @@ Reference Gkd::teacher(const Actors& actors) const {
   return *actors.reference;
 }
 
+// The reference without adapters is the policy.
+std::optional<ops::WordShare> Gkd::teacher_words(const Actors& actors) const {
+  const auto found = actors.others.find("teacher");
+  return word_share(found != actors.others.end() ? *found->second.at(0) : actors.policy);
+}
+
 // The same on all ranks, and again in a resumed run.
 bool Gkd::asks_policy(int64_t step) const {
   return Random(seed_, stream_named("on policy"), static_cast<uint64_t>(step) << 8).uniform() < o_.lmbda;
@@ -112,14 +122,14 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
   if (at::GradMode::is_enabled()) {
     if (asks_policy(actors.step)) {
       const auto alone = actors.policy.runner()->alone();
-      actors.rollout->ask_servers(o_, rank_ == 0);
+      actors.rollout->ask_servers(o_, rank_ == 0 && RowSharers(actors.sharers).first());
       answer(actors, micro_batches, *actors.rollout, true);
     } else if (o_.seq_kd) {
       Model& model = *actors.others.at("teacher").at(0);
       const auto alone = model.runner()->alone();
       if (!lecturer_)
         lecturer_ = std::make_unique<Rollout>(model, model.head_weight().options().requires_grad(false),
-                                              EngineSpec{.max_sequences = 256});
+                                              EngineSpec{.max_sequences = 256}, nullptr, actors.rollout->line());
       answer(actors, micro_batches, *lecturer_, false);
     }
   }
@@ -193,24 +203,38 @@ std::vector<Gkd::Said> Gkd::said_to(Actors& actors, const std::vector<const Samp
     media.push_back(media_before(*sample, begin));
   }
   std::vector<Said> out;
+  const auto say = [&](std::vector<Answer> answers) {
+    for (Answer& answer : answers) {
+      const std::string text = tokenizer_->decode(answer.ids, true);
+      out.push_back({std::move(answer.ids), std::move(answer.own), answer.cut, text});
+    }
+  };
   if (rounds_ && by_policy) {
     Samples questions;
     for (size_t i = 0; i < asked.size(); ++i)
       questions.push_back(
           {.ids = prompts[i], .trained = std::vector<uint8_t>(prompts[i].size()), .row = asked[i]->row});
-    for (Answer& answer : rounds_->ask(actors, questions, true).answers) {
-      const std::string text = tokenizer_->decode(answer.ids, true);
-      out.push_back({std::move(answer.ids), std::move(answer.own), answer.cut, text});
-    }
+    say(rounds_->ask(actors, questions, true).answers);
     return out;
   }
   Sampling sampling = sampling_;
   sampling.seed = mix(seed_, stream_named("rollout"), static_cast<uint64_t>(actors.step * ranks_ + rank_));
   const StopWords stop{.tokenizer = tokenizer_, .texts = o_.stop_words};
-  for (const FinishedAnswer& from : engine.answers(prompts, sampling, media, stop.texts.empty() ? nullptr : &stop)) {
+  const RowSharers sharers(actors.sharers);
+  const auto share = sharers.share_of(prompts.size());
+  const auto mine = [&share](auto& all) {
+    const auto first = all.begin() + share.begin;
+    return std::remove_reference_t<decltype(all)>(first, first + share.size);
+  };
+  sampling.seed += static_cast<uint64_t>(share.begin);
+  std::vector<Answer> answers;
+  for (const FinishedAnswer& from :
+       engine.answers(mine(prompts), sampling, mine(media), stop.texts.empty() ? nullptr : &stop)) {
     require_ended(from, "rolling out answers");
-    out.push_back({from.ids(), {}, from.finish == Finish::Length, tokenizer_->decode(from.ids(), true)});
+    Answer& answer = answers.emplace_back();
+    answer.ids = from.ids(), answer.cut = from.finish == Finish::Length;
   }
+  say(sharers.together(std::move(answers)));
   return out;
 }
 
@@ -253,6 +277,7 @@ void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bo
   };
   noted_["completions/mean_length"] = noted(tokens, static_cast<double>(next));
   noted_["completions/clipped_ratio"] = noted(cut, static_cast<double>(next));
+  if (!RowSharers(actors.sharers).first()) lines.clear();
   if (o_.log_completions) write_completions(lines, output_dir_, actors.data_ranks);
 }
 
@@ -267,9 +292,10 @@ Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const bool nothing_told = server_ && batch.own.count(kLikelyIds) == 0;  // no batch of this rank's rows
   if (nothing_told) return {.sum = (hidden_TD * 0).sum(), .metrics = {}};
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
-  const ops::HeadDivergence divergence = lesson
-                                             ? ops::head_divergence(factors, batch.label_T, *lesson, read.label_T, rule)
-                                             : told_divergence(factors, batch, rule);
+  const std::optional<ops::WordShare> words = word_share(actors.policy);
+  const ops::HeadDivergence divergence =
+      lesson ? ops::head_divergence(factors, batch.label_T, *lesson, read.label_T, rule, words, teacher_words(actors))
+             : told_divergence(factors, words, batch, rule);
   Loss out{.sum = divergence.sum, .metrics = std::exchange(noted_, {})};
   const at::Tensor count = at::tensor(static_cast<double>(batch.trained), at::kFloat);
   out.metrics["divergence"] = {divergence.sum.detach(), count};
@@ -277,7 +303,7 @@ Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
   out.metrics["on_policy"] = {at::tensor(rolled ? static_cast<double>(batch.trained) : 0.0, at::kFloat), count};
   if (o_.sft_alpha > 0 && !rolled) {
     // Weighed before it is summed: the gradient of one number times a factor would be made in f64.
-    const ops::HeadLoss own = ops::head_loss(factors, batch.label_T, batch.weight_T * o_.sft_alpha, {});
+    const ops::HeadLoss own = label_loss(actors.policy, factors, batch.label_T, batch.weight_T * o_.sft_alpha, {});
     out.sum = out.sum + own.loss_sum;
     out.metrics["sft_loss"] = {own.nll_T.sum(), count};
     out.metrics["token_acc"] = {own.correct_T.logical_and(batch.label_T.ge(0)).sum(), count};

@@ -9,6 +9,7 @@
 #include "algos/answers.h"
 #include "algos/options/gkd_options.h"
 #include "algos/teacher_server.h"
+#include "ops/shared_head.h"
 #include "train/algorithm.h"
 #include "train/rollout.h"
 
@@ -35,6 +36,7 @@ class Gkd final : public Algorithm {
   };
   std::vector<Said> said_to(Actors& actors, const std::vector<const Sample*>& asked, Rollout& engine, bool by_policy);
   Reference teacher(const Actors& actors) const;
+  std::optional<ops::WordShare> teacher_words(const Actors& actors) const;
   bool asks_policy(int64_t step) const;
   void answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy);
   void ask_server(Update& update) const;

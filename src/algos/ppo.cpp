@@ -15,6 +15,7 @@
 
 #include "algos/policy/kl.h"
 #include "algos/replay.h"
+#include "algos/row_sharers.h"
 #include "base/random.h"
 #include "ops/ops.h"
 #include "train/idle_pass.h"
@@ -105,12 +106,13 @@ void Ppo::restore(const Json& state) {
 std::vector<Update> Ppo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
   AnswerRounds::Round round = answers_to(std::move(micro_batches), replayed_, rounds_.get(), actors, training);
-  const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) : x; };
+  const RowSharers sharers(actors.sharers);
+  const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
   warms_up_ = training && actors.step / o_.updates() < o_.critic_warmup_rounds;
   const Traces traces = traced(actors, round.answers);
   const Samples samples = judged(round.answers, traces, over_ranks);
   note(round, traces, over_ranks);
-  if (training) keep(round.answers, actors);
+  if (training) keep(round.answers, actors, sharers.first());
   return divided(samples, static_cast<uint64_t>(actors.step), training);
 }
 

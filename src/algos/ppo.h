@@ -42,7 +42,7 @@ class Ppo final : public Algorithm {
   void note(const AnswerRounds::Round& round, const Traces& traces, const RankSum& over_ranks);
   void note_rollout(const AnswerRounds::Round& round);
   void note_mismatch(const std::vector<Answer>& answers, const Traces& traces);
-  void keep(const std::vector<Answer>& answers, Actors& actors) const;
+  void keep(const std::vector<Answer>& answers, Actors& actors, bool speaks) const;
   PolicyTokens tokens_of(const Batch& batch, const at::Tensor& logprob_T, const at::Tensor& index_N) const;
   at::Tensor policy_loss(Actors& actors, Batch& batch, const Forward& forward, const at::Tensor& index_N, Loss& out);
   at::Tensor critic_loss(Actors& actors, const Batch& batch, const Forward& forward, const at::Tensor& index_N,

@@ -73,13 +73,15 @@ void Ppo::note_rollout(const AnswerRounds::Round& round) {
   }
 }
 
-void Ppo::keep(const std::vector<Answer>& answers, Actors& actors) const {
-  if (o_.dump_rollouts)
+// Of ranks with the same answers one `speaks`.
+void Ppo::keep(const std::vector<Answer>& answers, Actors& actors, bool speaks) const {
+  if (o_.dump_rollouts && speaks)
     append_rollouts(ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts, answers,
                     str(actors.step, ".", rank_));
   if (!o_.log_completions || o_.brings_rows()) return;
-  write_completions(completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1), output_dir_,
-                    actors.data_ranks);
+  write_completions(
+      speaks ? completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1) : std::string(),
+      output_dir_, actors.data_ranks);
 }
 
 }  // namespace apus

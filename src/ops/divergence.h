@@ -3,7 +3,10 @@
 // likeliest tokens. Some tokens at a time: [T, V] never exists, of neither.
 #pragma once
 
+#include <optional>
+
 #include "ops/ops.h"
+#include "ops/word_share.h"
 
 namespace apus::ops {
 
@@ -28,13 +31,19 @@ struct HeadDivergence {
 };
 // Of the tokens with a label >= 0. The teacher's tokens may be others around them: another prompt. The i-th token with
 // a label here and there are compared. Where one vocabulary is larger, what both know is compared.
+// `share`, `teacher_share`: where ranks share out the words of a head, its weights are this rank's rows. They bring the
+// logits of a few tokens at a time together; the results are the same on all ranks, and gradients those of the sum of
+// all ranks' results, as collectives' are (dist/collective.h).
 HeadDivergence head_divergence(const HeadFactors& student, const at::Tensor& label_T, const HeadFactors& teacher,
-                               const at::Tensor& teacher_label_T, const DivergenceRule& rule);
+                               const at::Tensor& teacher_label_T, const DivergenceRule& rule,
+                               const std::optional<WordShare>& share = {},
+                               const std::optional<WordShare>& teacher_share = {});
 
 // The same of a teacher of whom only the likeliest tokens of each place are known, best first: ids, int64 [n, k], and
 // logits up to a constant of each place, [n, k]. rule.top_k is not asked.
 HeadDivergence head_divergence_of_likely(const HeadFactors& student, const at::Tensor& label_T, const at::Tensor& id_nk,
-                                         const at::Tensor& logit_nk, const DivergenceRule& rule);
+                                         const at::Tensor& logit_nk, const DivergenceRule& rule,
+                                         const std::optional<WordShare>& share = {});
 
 // The entropy over the `top` likeliest tokens, renormalised, at each token: f32 [T], detached, 0 without a label.
 at::Tensor head_top_entropy(const HeadFactors& factors, const at::Tensor& label_T, int64_t top);

@@ -3,16 +3,10 @@
 // each other is a few numbers for each token, whatever the size of the vocabulary.
 #pragma once
 
-#include "device/comm.h"
 #include "ops/ops.h"
+#include "ops/word_share.h"
 
 namespace apus::ops {
-
-struct WordShare {
-  Comm* ranks;    // who share it out; they are given the same tokens
-  int64_t first;  // the word of this rank's first row
-  int64_t words;  // of all ranks
-};
 
 // As head_loss and head_logprob, of factors whose weights are this rank's rows. The results are the same on all ranks.
 // Gradients are those of the sum of all ranks' results, as collectives' are (dist/collective.h).

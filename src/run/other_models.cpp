@@ -112,6 +112,13 @@ std::map<std::string, std::vector<Model*>> OtherModels::by_role() const {
   return out;
 }
 
+std::map<std::string, Model*> OtherModels::trained() const {
+  std::map<std::string, Model*> out;
+  for (const auto& one : all_)
+    if (one->asked.trained) out[one->asked.role + "."] = one->tuned.model.get();
+  return out;
+}
+
 std::vector<NamedParam> OtherModels::params() const {
   std::vector<NamedParam> out;
   for (const auto& one : all_) {

@@ -25,6 +25,7 @@ class OtherModels {
   OtherModels(const TrainRun& options, const TunedModel& tuned, Mesh& mesh, World& world);
 
   std::map<std::string, std::vector<Model*>> by_role() const;
+  std::map<std::string, Model*> trained() const;                       // by what their parameters' names begin with
   std::vector<NamedParam> params() const;                              // of the trained ones, under their role's name
   std::vector<std::pair<std::string, double>> learning_rates() const;  // by the beginning of those names
   void save(const std::filesystem::path& checkpoint) const;            // trained ones, each in a folder of its role

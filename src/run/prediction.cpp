@@ -52,7 +52,9 @@ Json Prediction::operator()() const {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<MediaItem>> media;
   for (const Question& q : asked) prompts.push_back(q.prompt), media.push_back(q.media);
-  const std::vector<FinishedAnswer> answers = p_.rollout.answers(prompts, p_.sampling, media);
+  Sampling sampling = p_.sampling;
+  sampling.seed += static_cast<uint64_t>(share.begin);
+  const std::vector<FinishedAnswer> answers = p_.rollout.answers(prompts, sampling, media);
   TextMetrics metrics;
   double equal = 0;
   std::string lines;

@@ -201,11 +201,13 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
   return out;
 }
 
-SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
-                           const ShardingOptions& o) {
+SharedTraining share_parts(const std::map<std::string, Model*>& models, const std::vector<NamedParam>& params,
+                           World& world, const ShardingOptions& o) {
   SharedTraining out;
   std::map<std::string, std::vector<int>> holders_of;
-  model.visit([&](const std::string& name, Param& p) { holders_of[name] = holders(p, model.mesh()->layout()); });
+  MeshView& mesh = *models.begin()->second->mesh();
+  for (const auto& [prefix, model] : models)
+    model->visit([&](const std::string& name, Param& p) { holders_of[prefix + name] = holders(p, mesh.layout()); });
   std::map<std::vector<int>, std::vector<NamedParam>> by_holders;
   for (const NamedParam& p : params) by_holders[holders_of.at(p.name)].push_back(p);
   std::map<std::string, NamedParam> updated;
@@ -238,7 +240,7 @@ SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, 
     for (const NamedParam& p : here) updated[p.name] = p, group.updated.push_back(p.tensor);
   }
   for (const NamedParam& p : params) out.updated.push_back(updated.at(p.name));
-  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host(), model.mesh()->size(Axis::Ep) > 1);
+  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host(), mesh.size(Axis::Ep) > 1);
   return out;
 }
 

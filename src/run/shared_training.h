@@ -3,7 +3,9 @@
 // of the parameters, as --deepspeed and --fsdp say.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cli/train.h"
@@ -69,7 +71,8 @@ struct SharedTraining {
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
                               const ShardingOptions& options, const std::vector<TrainedBeside>& others = {});
 // The same where ranks share out the model's matrices, experts or layers, and not its rows as well.
-SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
-                           const ShardingOptions& options);
+// `models`: by what stands before the names of their parameters.
+SharedTraining share_parts(const std::map<std::string, Model*>& models, const std::vector<NamedParam>& params,
+                           World& world, const ShardingOptions& options);
 
 }  // namespace apus

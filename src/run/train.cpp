@@ -336,8 +336,10 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   log_info("model_parameter_info: ", parameters);
 
   const bool in_parts = o.mesh.shares_parts();
+  std::map<std::string, Model*> models = others.trained();
+  models[""] = tuned.model.get();
   const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
-                                    ? share_parts(*tuned.model, params, world, o.mesh)
+                                    ? share_parts(models, params, world, o.mesh)
                                     : share_training(*tuned.model, params, mesh, world, o.mesh, others.shared());
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);

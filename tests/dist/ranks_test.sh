@@ -50,7 +50,7 @@ rl() {  # rl RANKS OUT TYPE FLAGS...
   local ranks=$1 out=$2 type=$3
   shift 3
   NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type "$type" --model model --device cpu --output_dir "$out" --add_version false --torch_dtype float32 \
-    --max_completion_length 10 --logging_steps 1 --learning_rate 1e-3 --ddp_timeout 60 "$@" >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$out"; }
+    --max_completion_length 10 --logging_steps 1 --learning_rate ${rate:-1e-3} --ddp_timeout 60 "$@" >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$out"; }
 }
 numbers_alike() {  # numbers_alike OUT OTHER NAME...
   python3 - "$@" <<'P'
@@ -216,6 +216,30 @@ P
   for out in experts both; do
     numbers_alike whole $out "${numbers[@]}" || fail "$out"
     for rank in 0 1; do same_answers whole.said.$rank $out.said.$rank || fail "$out"; done
+  done
+  # The likeliest answers are the same however many ask: a critic and reward models in parts, a teacher, answers in evaluations; rewards that are learnt.
+  sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl
+  for parts in none tensor experts; do
+    ranks=2 each=3 share=(--expert_model_parallel_size 2)
+    [ $parts != none ] || ranks=1 each=6 share=()
+    [ $parts != tensor ] || each=6 share=(--tensor_model_parallel_size 2)
+    rl $ranks rm-$parts rm --model mixture --dataset pairs.jsonl --per_device_train_batch_size 2 --gradient_accumulation_steps $each --max_steps 4 --save_steps 4 \
+      --val_dataset pairs.jsonl --eval_steps 2 --tuner_type full "${share[@]}"
+    rate=1e-4 rl $ranks ppo-$parts ppo --model mixture "${rewarded[@]}" --reward_model rm-none/checkpoint-4 --top_k 1 --num_ppo_epochs 2 --critic_warmup_rounds 1 \
+      --per_device_train_batch_size 2 --gradient_accumulation_steps $each --max_steps 6 --save_steps 6 --tuner_type full "${share[@]}"
+    rl $ranks gkd-$parts gkd --model mixture --dataset rows.jsonl --teacher_model teacher --lmbda 0.7 --top_k 1 --sft_alpha 0.1 --per_device_train_batch_size 2 \
+      --gradient_accumulation_steps $each --max_steps 5 "${share[@]}"
+    NPROC_PER_NODE=$ranks "$apus" sft --model mixture --dataset rows.jsonl --val_dataset few.jsonl --device cpu --output_dir answers-$parts --add_version false \
+      --torch_dtype float32 --max_steps 3 --eval_steps 1 --logging_steps 1 --gradient_accumulation_steps $each --predict_with_generate true \
+      --max_new_tokens 8 --lora_dropout 0 "${share[@]}" >answers-$parts.log 2>&1 || { cat answers-$parts.log >&2; fail "answers-$parts"; }
+    [ $parts != none ] || continue
+    numbers_alike rm-none rm-$parts loss grad_norm eval_loss accuracy || fail "rm, $parts"
+    weights_alike rm-none/checkpoint-4 rm-$parts/checkpoint-4 || fail "rm, $parts: other weights"
+    numbers_alike ppo-none ppo-$parts loss grad_norm reward kl loss/value_avg || fail "ppo, $parts"
+    weights_alike ppo-none/checkpoint-6/critic ppo-$parts/checkpoint-6/critic || fail "ppo, $parts: another critic"
+    numbers_alike gkd-none gkd-$parts loss grad_norm completions/mean_length || fail "gkd, $parts"
+    numbers_alike answers-none answers-$parts eval_loss eval_rouge-l eval_acc || fail "--predict_with_generate, $parts"
+    [ $parts != tensor ] || cmp answers-none/predict.jsonl answers-tensor/predict.jsonl || fail "--predict_with_generate: other answers"
   done
   ;;
 agree)  # other weights, rows or states under the same path: told before the first step by file and rank
