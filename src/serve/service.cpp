@@ -7,6 +7,7 @@
 #include "data/rows/media_refs.h"
 #include "serve/api_error.h"
 #include "serve/fim.h"
+#include "serve/ollama_request.h"
 #include "serve/rollout_door.h"
 #include "text/ended_text.h"
 #include "text/harmony_reader.h"
@@ -68,8 +69,10 @@ Json Service::usual_sampling() const {
 }
 
 std::string Service::named(const std::string& model) const {
-  if (!model.empty()) return model;
+  if (model == spec_.model_name && !model.empty()) return model;
   const auto adapters = spec_.engine->adapters();
+  const bool known = std::find(adapters.begin(), adapters.end(), model) != adapters.end();
+  if (!model.empty()) return known ? model : ollama_name(model);
   const bool usual = std::find(adapters.begin(), adapters.end(), spec_.usual) != adapters.end();
   return usual ? spec_.usual : spec_.model_name;
 }

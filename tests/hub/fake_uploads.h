@@ -80,7 +80,8 @@ struct FakeUploads {
                    {"uploadMode", path.ends_with(".safetensors") ? "lfs" : "regular"},
                    {"shouldIgnore", path == ignored}};
       if (committed.count(path))
-        told["oid"] = path.ends_with(".safetensors") ? sha256(committed[path]) : git_sha1(committed[path]);
+        told["oid"] = path.ends_with(".safetensors") && !committed[path].empty() ? sha256(committed[path])
+                                                                                 : git_sha1(committed[path]);
       files.push_back(told);
     }
     return json({{"files", files}});
