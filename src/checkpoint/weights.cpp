@@ -216,12 +216,13 @@ struct Problems {
   }
 };
 
-// Buffers and leftovers that some tools save beside the weights.
+// Buffers and leftovers that some tools save beside the weights; of towers a head that pools, which no answer reads.
 bool is_harmless(const std::string& name) {
   return name.ends_with(".inv_freq") || name.ends_with(".position_ids") || name.ends_with(".masked_bias") ||
          name.ends_with(".attn.bias") || name.ends_with(".attention.bias") || name.ends_with(".slope_rate") ||
          name.ends_with(".query_decay") || name.ends_with(".key_decay") || name.ends_with(".diagonal_decay") ||
-         name == "lm_head.weight" || name.ends_with(".lm_head.weight");
+         ("." + name).ends_with(".lm_head.weight") || name.ends_with(".packing_position_embedding.weight") ||
+         name.find(".vision_model.head.") != std::string::npos;
 }
 
 // Of the parts of an Omni model that speak.

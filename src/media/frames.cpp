@@ -55,6 +55,23 @@ std::vector<int64_t> qwen3_frames(int64_t total, double rate, const FrameRules& 
   return spread_evenly(total, std::min(std::min(std::max(wanted, rules.least), rules.most), total));
 }
 
+std::vector<int64_t> glm_frames(int64_t total, double rate, double wanted, int64_t most) {
+  check_video(total);
+  const double own = rate > 0 ? rate : kUsualRate, seconds = static_cast<double>(total) / own;
+  const auto by_rate = std::max<int64_t>(static_cast<int64_t>(std::floor(seconds * wanted)), 1);
+  const int64_t count = std::min(by_rate, most);
+  const double step = seconds / static_cast<double>(most - 1);
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto n = static_cast<double>(i);
+    const double place = by_rate <= most ? n * own / wanted : n * step * own;
+    const int64_t number = std::min(total - 1, static_cast<int64_t>(std::ceil(place)));
+    if (at.empty() || number != at.back()) at.push_back(number);
+  }
+  if (at.size() % 2 == 1) at.push_back(at.back());
+  return at;
+}
+
 std::vector<int64_t> middle_frames(int64_t total, int64_t count) {
   check_video(total);
   const double stretch = static_cast<double>(total - 1) / static_cast<double>(count);

@@ -27,6 +27,9 @@ struct FrameRules {
 std::vector<int64_t> even_frames(int64_t total, double rate, const FrameRules& rules);
 // As the video processor of Qwen3-VL takes them.
 std::vector<int64_t> qwen3_frames(int64_t total, double rate, const FrameRules& rules);
+// As that of GLM-4.1V does: `wanted` in a second from the first one on, an even number; of a longer video `most`,
+// spread over all of it.
+std::vector<int64_t> glm_frames(int64_t total, double rate, double wanted, int64_t most);
 // InternVL: the middle of so many stretches of one length.
 std::vector<int64_t> middle_frames(int64_t total, int64_t count);
 

@@ -62,6 +62,19 @@ ImageSize smart_video_size(int64_t frames, ImageSize size, const SizeLimits& lim
   return within(size, limits, frames, (frames + frames_a_patch - 1) / frames_a_patch * frames_a_patch);
 }
 
+ImageSize glm_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch) {
+  require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
+  if (std::min(size.width, size.height) < limits.factor) {
+    const auto grown = [by = static_cast<double>(limits.factor) /
+                             static_cast<double>(std::min(size.width, size.height))](int64_t side) {
+      return static_cast<int64_t>(static_cast<double>(side) * by);
+    };
+    size = {grown(size.width), grown(size.height)};
+  }
+  check_shape(size);
+  return within(size, limits, frames, nearest_multiple(frames, frames_a_patch));
+}
+
 ImageSize ovis_size(ImageSize size, const SizeLimits& limits) {
   require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
   int64_t& small = size.width < size.height ? size.width : size.height;

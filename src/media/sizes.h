@@ -22,6 +22,9 @@ struct SizeLimits {
 ImageSize smart_size(ImageSize size, const SizeLimits& limits);
 // Of Qwen3-VL's videos, whose limits count the pixels of all frames.
 ImageSize smart_video_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch = 2);
+// Of GLM-4.1V, whose limits count all frames too (of an image a whole patch of them), and which makes small ones
+// larger.
+ImageSize glm_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch);
 // Of Ovis2.5, which takes every shape.
 ImageSize ovis_size(ImageSize size, const SizeLimits& limits);
 

@@ -64,7 +64,7 @@ class ProcessedMedia {
  private:
   std::string where() const { return file_->path().string() + ": "; }
   std::vector<Kind> kinds() const {
-    if (spec_.video_token == spec_.image_token) return {kOneKind};
+    if (spec_.vision.words > 0) return {kOneKind};
     return {std::begin(kKinds), std::end(kKinds)};
   }
   bool has(const char* name) const { return file_->entries().count(name) > 0; }

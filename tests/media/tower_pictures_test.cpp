@@ -34,6 +34,7 @@ TEST(TowerPictures, SquaresAndTilesAreTransformers) {
   // Of 7 tiles with 4 tokens each: their own marks, that behind them, and words that no tokenizer is here to write.
   const std::vector<PictureCase> cases = {{"gemma3", "gemma3", gemma, 9 + 2},
                                           {"llava", "llava", tower_of(24, 8), 9},
+                                          {"deepseek_vl", "deepseek_vl", tower_of(24, 8), 9},
                                           {"llava_padded", "llava", tower_of(24, 8), 9},
                                           {"idefics3", "idefics3", idefics, 7 * (1 + 4) + 1},
                                           {"idefics3_whole", "smolvlm", idefics, 1 + 4 + 1}};
@@ -82,6 +83,49 @@ TEST(TowerPictures, PatchesOfPixtral) {
       const int64_t rows = golden.shape(name)[2] / 8, columns = golden.shape(name)[3] / 8;
       EXPECT_EQ(made.runs[0].size(), static_cast<size_t>(rows * (columns + 1))) << name;
     }
+  }
+}
+
+TEST(TowerPictures, RowsOfPatches) {
+  const test::ProcessorNumbers golden("towers");
+  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"}, {"glm_ocr", "glm4v"}})
+    for (const char* number : {"0", "1"}) {
+      const std::string name = std::string(key) + "/" + number;
+      const auto processor = tower_processor(type, golden.json[key], Json::object());
+      const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+      const auto grid = golden.values<int64_t>(name + "/grid");
+      EXPECT_EQ(std::vector<int64_t>(made.content->grid.begin(), made.content->grid.end()), grid) << name;
+      EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
+      golden.expect_near(name, made.content->values, kPixels);
+      ASSERT_EQ(made.runs.size(), 1u);
+      EXPECT_EQ(made.runs[0].size(), static_cast<size_t>(grid[1] * grid[2] / 4)) << name;
+    }
+}
+
+TEST(TowerPictures, SizesAndFramesOfGlm) {
+  const test::ProcessorNumbers golden("towers");
+  for (const Json& row : golden.json["sizes/glm4v"]) {
+    const auto n = row.get<std::vector<int64_t>>();
+    const ImageSize got = glm_size(n[0], {n[2], n[1]}, {28, 112 * 112, 28 * 28 * 60}, 2);
+    EXPECT_EQ(got, (ImageSize{n[4], n[3]})) << row.dump();
+  }
+  for (const Json& row : golden.json["frames/glm4v"])
+    EXPECT_EQ(glm_frames(row[0].get<int64_t>(), row[1].get<double>(), 2, 600), row[2].get<std::vector<int64_t>>());
+}
+
+// Each pair of frames is a picture behind which its time stands.
+TEST(TowerPictures, VideosOfGlm) {
+  const test::ProcessorNumbers golden("towers");
+  VideoFrames video{{}, {0, 25, 50}, 25, 1};
+  for (size_t i = 0; i < 3; ++i) video.frames.push_back(golden.image("picture/0"));
+  const std::string one = "<|begin_of_image|><|image|><|end_of_image|>";
+  for (const auto& [type, first, second] : {std::tuple{"glm4v", "0", "2"}, {"glm46v", "0.0 seconds", "2.0 seconds"}}) {
+    const PreparedMedia made = tower_processor(type, golden.json["glm4v"], {{"image_token_id", 7}})->video(video);
+    EXPECT_EQ(made.text, "<|begin_of_video|>" + one + first + one + second + "<|end_of_video|>");
+    ASSERT_EQ(made.runs.size(), 2u);
+    EXPECT_EQ(made.content->grid[0], 2);
+    EXPECT_EQ(made.runs[0],
+              std::vector<int32_t>(static_cast<size_t>(made.content->grid[1] * made.content->grid[2] / 4), 7));
   }
 }
 

@@ -71,6 +71,9 @@ void shrink_sight(Json& config) {
   const Json small = {{"depth", 3},
                       {"num_heads", 2},
                       {"patch_size", 2},
+                      {"num_hidden_layers", 3},
+                      {"num_attention_heads", 2},
+                      {"image_size", 8},
                       {"intermediate_size", 24},
                       {"window_size", 8},
                       {"fullatt_block_indexes", {1}},
@@ -101,10 +104,11 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"intermediate_size", 12},
                  {"image_size", 8},
                  {"patch_size", 2}});
+  if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
   if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
   if (config.contains("scale_factor")) config["scale_factor"] = 2;
   if (config.contains("image_grid_pinpoints")) config["image_grid_pinpoints"] = {{8, 16}, {16, 8}};
-  for (const char* token : {"image_token_id", "image_token_index"})
+  for (const char* token : {"image_token_id", "image_token_index", "media_placeholder_token_id"})
     if (config.contains(token)) config[token] = 38;
   for (const char* token : {"video_token_id", "video_token_index"})
     if (config.contains(token)) config[token] = 39;

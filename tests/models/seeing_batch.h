@@ -36,10 +36,11 @@ inline Inputs::Media media_of(const Case& c, const Packed& p, const std::string&
     const std::vector<int32_t> ids(row.begin(), row.end());
     std::vector<std::shared_ptr<const MediaContent>> own;
     for (const MediaType type : {MediaType::Image, MediaType::Video, MediaType::Audio}) {
-      if (type == MediaType::Video && spec.video_token == spec.image_token) continue;
+      const bool shared = spec.video_token == spec.image_token;
+      if (type == MediaType::Video && shared) continue;
       int64_t left = std::count(row.begin(), row.end(), token_of(type, spec));
       for (size_t i = 0; i < contents.size() && left > 0; ++i)
-        if (!used[i] && contents[i]->type == type)
+        if (!used[i] && (contents[i]->type == type || (shared && contents[i]->type == MediaType::Video)))
           own.push_back(contents[i]), used[i] = true, left -= tokens_for(*contents[i], spec);
     }
     media.push_back(placed_media(ids, own, spec));

@@ -13,9 +13,15 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from transformers.video_utils import VideoMetadata
+from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil, smart_resize
+from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
+from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
 CASES = {
@@ -25,6 +31,12 @@ CASES = {
     "mistral3": (PixtralImageProcessorPil, {"size": {"longest_edge": 40}}, {"patch_size": 8}),
     "idefics3": (Idefics3ImageProcessorPil, {"size": {"longest_edge": 48}, "max_image_size": {"longest_edge": 16}}, {"return_row_col_info": True}),
     "idefics3_whole": (Idefics3ImageProcessorPil, {"size": {"longest_edge": 48}, "max_image_size": {"longest_edge": 16}, "do_image_splitting": False}, {}),
+    "deepseek_vl": (DeepseekVLImageProcessorPil, {"size": {"height": 24, "width": 24}, "min_size": 6}, {}),
+}
+# Those that give rows of patches.
+PATCHES = {
+    "glm4v": (Glm4vImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
+    "paddleocr_vl": (PaddleOCRVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
 }
 SIZES = ((61, 37), (23, 50))  # width, height
 
@@ -40,10 +52,30 @@ def main():
     for name, (processor, said, more) in CASES.items():
         made = processor(**said)
         numbers[name] = {k: v for k, v in {**made.to_dict(), **said}.items()
-                         if k in ("size", "crop_size", "max_image_size", "do_pad", "do_center_crop", "do_image_splitting", "image_mean", "image_std", "resample")}
+                         if k in ("size", "crop_size", "max_image_size", "min_size", "do_pad", "do_center_crop", "do_image_splitting", "image_mean", "image_std", "resample")}
         for i in range(len(SIZES)):
             out = made([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="np", **more)
             tensors[f"{name}/{i}"] = torch.from_numpy(np.asarray(out["pixel_values"], dtype=np.float32)).contiguous()
+    for name, (processor, said) in PATCHES.items():
+        made = processor(**said)
+        numbers[name] = {k: v for k, v in {**made.to_dict(), **said}.items()
+                         if k in ("size", "patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std", "resample")}
+        for i in range(len(SIZES)):
+            out = made([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="np")
+            rows = np.asarray(out["pixel_values"], dtype=np.float32).reshape(-1, np.prod(out["pixel_values"].shape[1:]))
+            if out["pixel_values"].ndim > 2:  # line after line; in the order of squares of 2 x 2
+                time, high, wide = out["image_grid_thw"][0]
+                rows = rows.reshape(high // 2, 2, wide // 2, 2, -1).transpose(0, 2, 1, 3, 4).reshape(len(rows), -1)
+            tensors[f"{name}/{i}"] = torch.from_numpy(rows).contiguous()
+            tensors[f"{name}/{i}/grid"] = torch.from_numpy(np.asarray(out["image_grid_thw"])[0]).contiguous()
+    numbers["sizes/glm4v"] = [[frames, height, width, *smart_resize(frames, height, width, 2, 28, 112 * 112, 28 * 28 * 60)]
+                              for frames in (2, 5, 8) for height in (9, 20, 28, 70, 333, 1201) for width in (13, 28, 97, 420, 1999)
+                              if max(height, width) / min(height, width) < 100]
+    # Of what was resized, and of what was filled up to whole cells.
+    numbers["sizes/kimi_k25"] = [[height, width, *sum(navit_resize(height, width, 4, 2, 64, 24), ())]
+                                 for height in (3, 9, 20, 28, 70, 333) for width in (5, 13, 28, 97, 420)]
+    frames = lambda total, rate: Glm4vVideoProcessor().sample_frames(VideoMetadata(total, fps=rate, duration=total / rate)).tolist()
+    numbers["frames/glm4v"] = [[total, rate, frames(total, rate)] for total, rate in ((1, 25), (7, 30), (40, 24), (100, 29.97), (9000, 25))]
     numbers = json.loads(json.dumps(numbers, default=lambda v: int(v) if hasattr(v, "__index__") else dict(v)))
     save_file(tensors, os.path.join(sys.argv[1], "towers.safetensors"))
     with open(os.path.join(sys.argv[1], "towers.json"), "w", encoding="utf-8") as file:

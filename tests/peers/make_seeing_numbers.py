@@ -11,7 +11,7 @@ import shutil
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
 from make_numbers import asked, loss_of, on_disk, place
@@ -38,9 +38,51 @@ def random_weights(model):
             p.copy_(p.to(torch.bfloat16).float())
 
 
+def merge_of(vision):
+    """Patches a side of what becomes one row; None where pictures do not come as patches with their number in time, height and width."""
+    return getattr(vision, "spatial_merge_size", None) or getattr(vision, "merge_kernel_size", [None])[0]
+
+
+def has_grids(config):
+    return config.vision_config.model_type != "pixtral" and merge_of(config.vision_config) is not None
+
+
+def patches_of(config, time, height, width):
+    vision, side = config.vision_config, config.vision_config.patch_size
+    count, grid = time * height * width, torch.tensor([[time, height, width]])
+    if hasattr(vision, "temporal_patch_size"):
+        return torch.randn(count, vision.in_channels * vision.temporal_patch_size * side ** 2), grid
+    return torch.randn(count, 3, side, side), grid  # line after line
+
+
+# transformers 5.24 writes some of Kimi's tensors under names that no other program reads; those of the hub's files.
+HUB_NAMES = {"language_model.model.blocks.": "language_model.model.layers.", "model.mm_projector.": "mm_projector.",
+             "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed."}
+
+
+def hub_names(tensors):
+    renamed = lambda name: next((new + name[len(old):] for old, new in HUB_NAMES.items() if name.startswith(old)), name)
+    return {renamed(name): t for name, t in tensors.items()}
+
+
+def in_blocks(config, given):
+    """Patches that came line after line as rows, in the order of what becomes one."""
+    if "pixel_values" not in given or given["pixel_values"].dim() == 2 or "image_grid_thw" not in given:
+        return given
+    merge, rows, first = merge_of(config.vision_config), [], 0
+    for time, height, width in given["image_grid_thw"].tolist():
+        own = given["pixel_values"][first: first + time * height * width].flatten(1)
+        first += len(own)
+        own = own.reshape(time, height // merge, merge, width // merge, merge, -1).transpose(2, 3)
+        rows.append(own.reshape(time * height * width, -1))
+    return {**given, "pixel_values": torch.cat(rows)}
+
+
 def pictures_of(config, number):
     """What a processor makes of one picture, under the names of the model's arguments."""
     vision, size = config.vision_config, SIZES[number]
+    if has_grids(config):
+        return dict(zip(("pixel_values", "image_grid_thw"), patches_of(config, 1, *size)))
     if vision.model_type == "pixtral":
         step = vision.patch_size * getattr(config, "spatial_merge_size", 1)
         height, width = size[0] // 2 * step, size[1] // 2 * step
@@ -75,11 +117,25 @@ class Run:
     def __init__(self, model, config):
         self.model, self.token = model, config.image_token_id
         self.whole = config.model_type == "gemma3"
+        self.placed = has_grids(config) and hasattr(model.model, "get_rope_index")
+
+    def kinds_of(self, row, given):
+        """Of each token: 0 words, 1 pictures, 2 videos, which have the pictures' token."""
+        return (torch.tensor([row]) == self.token).int() * (2 if "video_grid_thw" in given else 1)
+
+    def positions(self, row, pictures):
+        """[tokens], or [3, tokens] of time, height and width."""
+        given = {name: t for name, t in together(pictures).items() if "grid" in name}
+        if not self.placed or not given:
+            return torch.arange(len(row)).expand(3, -1) if self.placed else torch.arange(len(row))
+        return self.model.model.get_rope_index(torch.tensor([row]), self.kinds_of(row, given), **given)[0][:, 0]
 
     def __call__(self, row, pictures):
         given = together(pictures)
         if self.whole:
             given["token_type_ids"] = (torch.tensor([row]) == self.token).int()
+        if self.placed and given:
+            given["mm_token_type_ids"] = self.kinds_of(row, given)
         last = []
         hook = self.model.get_output_embeddings().register_forward_pre_hook(lambda m, args: last.append(args[0]))
         out = self.model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **given)
@@ -108,6 +164,36 @@ def make_rows(config, model):
     return rows, pictures, words(10)
 
 
+def placed_positions(rows, width, left):
+    """[rows, width], or [3, rows, width]."""
+    if rows[0].dim() == 1:
+        return place(rows, width, left)
+    return torch.stack([place([row[axis] for row in rows], width, left) for axis in range(3)])
+
+
+def add_video(config, run, tensors, numbers):
+    """A text with a video whose steps in time stand apart, words between them."""
+    time, height, width = 3, 2, 4
+    pixels, grid = patches_of(config, time, height, width)
+    given = {"pixel_values_videos": pixels, "video_grid_thw": grid}
+    words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t != config.image_token_id]
+    cells = height * width // config.vision_config.spatial_merge_size ** 2
+    row = words[:3]
+    for step in range(time):
+        row += [config.image_token_id] * cells + words[4 + 2 * step: 6 + 2 * step]
+    label = labels_of(row, config.image_token_id)
+    with torch.no_grad():
+        tensors["vision/video_embeds"] = torch.cat(run.model.model.get_video_features(**given, return_dict=True).pooler_output)
+        logits, last = run(row, [given])
+    loss, count = loss_of([logits], [label])
+    numbers["cases"]["video"] = {"loss": loss.item(), "n_label_tokens": count}
+    for name, value in {"input_ids": torch.tensor(row), "attention_mask": torch.ones(len(row), dtype=torch.long), "labels": label,
+                        "logits": logits, "last_hidden_state": last}.items():
+        tensors[f"video/{name}"] = value[None].contiguous()
+    tensors["video/position_ids"] = run.positions(row, [given]).unsqueeze(1).contiguous()
+    tensors.update({f"video/{name}": t for name, t in given.items()})
+
+
 def main():
     args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights)
     run = Run(model, config)
@@ -125,8 +211,9 @@ def main():
     loss.backward()
     said = {"loss": loss.item(), "n_label_tokens": count}
     unreached = {n: torch.full_like(p, float("nan")) for n, p in model.named_parameters() if p.grad is None}
-    grads = on_disk(model, {n: unreached.get(n, p.grad) for n, p in model.named_parameters()})
-    norms = {n: None if g.isnan().any() else g.norm().item() for n, g in sorted(grads.items())}
+    fixed = {n for n, _ in model.named_buffers()}  # numbers beside the weights
+    grads = hub_names(on_disk(model, {n: unreached.get(n, p.grad) for n, p in model.named_parameters()}))
+    norms = {n: None if n in fixed or n.endswith("correction_bias") or g.isnan().any() else g.norm().item() for n, g in sorted(grads.items())}
     numbers["grad"]["right"] = {"includes_router_aux_loss": False, "loss": loss.item(), "norms": norms}
     for name, norm in norms.items():
         if norm is not None and grads[name].numel() <= LARGEST_GRADIENT:
@@ -137,12 +224,12 @@ def main():
         mask = place([torch.ones_like(i) for i in ids], width, left)
         tensors[f"{which}/input_ids"], tensors[f"{which}/attention_mask"] = place(ids, width, left), mask
         tensors[f"{which}/labels"] = torch.where(mask > 0, place(labels, width, left), -100)
-        tensors[f"{which}/position_ids"] = place([torch.arange(len(i)) for i in ids], width, left)
+        tensors[f"{which}/position_ids"] = placed_positions([run.positions(*of) for of in zip(rows, pictures)], width, left)
         tensors[f"{which}/logits"] = place(detached(logits), width, left)
         tensors[f"{which}/last_hidden_state"] = place(detached(last), width, left)
-        tensors.update({f"{which}/{name}": t.contiguous() for name, t in together(all_pictures).items()})
+        tensors.update({f"{which}/{name}": t.contiguous() for name, t in in_blocks(config, together(all_pictures)).items()})
     tensors["packed/input_ids"], tensors["packed/labels"] = torch.cat(ids)[None], torch.cat(labels)[None]
-    tensors["packed/position_ids"] = torch.cat([torch.arange(len(i)) for i in ids])[None]
+    tensors["packed/position_ids"] = torch.cat([run.positions(*of) for of in zip(rows, pictures)], -1).unsqueeze(-2).contiguous()
     tensors["packed/logits"], tensors["packed/last_hidden_state"] = torch.cat(detached(logits))[None], torch.cat(detached(last))[None]
     with torch.no_grad():
         out, hidden = run(text, [])
@@ -152,6 +239,8 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
+        if config.model_type.startswith("glm"):
+            add_video(config, run, tensors, numbers)
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):
             step = torch.stack([run(row, own)[0][-1] for row, own in zip(answers, pictures)])
@@ -172,6 +261,9 @@ def main():
     os.makedirs(args.folder)
     checkpoint = os.path.join(args.folder, "checkpoint")
     model.to(torch.bfloat16).save_pretrained(checkpoint, safe_serialization=True)
+    if config.model_type == "kimi_k25":
+        weights = os.path.join(checkpoint, "model.safetensors")
+        save_file(hub_names(load_file(weights)), weights, {"format": "pt"})
     if os.path.exists(os.path.join(checkpoint, "generation_config.json")):
         os.remove(os.path.join(checkpoint, "generation_config.json"))
     save_file(tensors, os.path.join(args.folder, "golden.safetensors"))

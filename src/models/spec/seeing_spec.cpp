@@ -27,11 +27,14 @@ class VisionParts {
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
     add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
-    if (cells > 0 && !bare_table) add(Kind::Table, n.table, {cells + (n.first ? 1 : 0), s_.width}, false);
+    std::vector<int64_t> table = {cells + (n.first ? 1 : 0), s_.width};
+    if (s_.table_has_sides) table = {s_.table_side, s_.table_side, s_.width};
+    if (cells > 0 && !bare_table) add(Kind::Table, n.table, std::move(table), false);
     if (n.norm_in) norm(n.norm_in, s_.width);
     for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
     if (n.norm_out) norm(n.norm_out, s_.width);
     if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, true);
+    if (n.merger_conv) add(Kind::Table, n.merger_conv, {s_.out, s_.width, s_.merge, s_.merge}, true);
     if (s_.words > 0)
       words();
     else
@@ -72,15 +75,26 @@ class VisionParts {
       for (const char* each : {n.q, n.k, n.v}) linear(b + each, s_.width, s_.width, s_.qkv_bias);
     }
     for (const char* each : {n.q_norm, n.k_norm})
-      if (each) put(Kind::Norm, str(s_.name, ".", b, each), {s_.width}, false, s_.qk_norm);
+      if (each)
+        put(Kind::Norm, str(s_.name, ".", b, each), {s_.qk_norm_of_heads ? s_.head_size() : s_.width}, false,
+            s_.qk_norm);
     linear(b + n.proj, s_.width, s_.width, s_.block_bias);
     if (n.gate) linear(b + n.gate, s_.width, s_.ffn, s_.block_bias);
     linear(b + n.up, s_.width, s_.ffn, s_.block_bias);
     linear(b + n.down, s_.ffn, s_.width, s_.block_bias);
   }
   int64_t cell() const { return s_.cell_width(); }
+  void gated_merger(const std::string& m) {
+    const VisionNames& n = s_.names;
+    put(Kind::Linear, m + n.merger_before, {s_.out, s_.out}, s_.merger_bias);
+    put(Kind::Norm, m + n.merger_norm, {s_.out}, false, s_.merger_norm.value_or(s_.norm));
+    for (const char* each : {n.merger_gate, n.merger_in})
+      put(Kind::Linear, m + each, {s_.merger_inner, s_.out}, s_.merger_bias);
+    put(Kind::Linear, m + n.merger_out, {s_.out, s_.merger_inner}, s_.merger_bias);
+  }
   void merger(const std::string& m, bool norm_first) {
     const VisionNames& n = s_.names;
+    if (n.merger_conv) return gated_merger(m);
     const int64_t read = n.merger_cells ? s_.width : cell();
     const int64_t inner = !n.merger_out ? s_.out : s_.merger_inner > 0 ? s_.merger_inner : read;
     if (n.merger_norm)

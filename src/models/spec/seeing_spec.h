@@ -54,12 +54,23 @@ struct VisionNames {
   // cell to the tower's width; `merger_matrix` stands for both layers, bare, its inputs as rows.
   const char *merger_norm = "ln_q", *merger_in = "mlp.0", *merger_out = "mlp.2";
   const char *merger_cells = nullptr, *merger_matrix = nullptr;
+  // Null: cells are joined. Else a convolution of the tower makes `out` numbers of each, `merger_before` is a linear
+  // layer with the merger's norm and gelu behind it, and what the merger gives has a gate.
+  const char *merger_conv = nullptr, *merger_before = nullptr, *merger_gate = nullptr;
   const char* deep_mergers = "deepstack_merger_list";
 };
 
 // How the rows of merge x merge patches become one: one behind the other; the first numbers of all, then the second
 // ones; their mean.
 enum class CellForm { Joined, ByNumber, Mean };
+
+// How a learned table of positions is brought to a picture's size: from four entries, corners on corners; from four and
+// from the sixteen around a patch's middle, the table's edges on the picture's edges.
+enum class TableForm { Corners, Linear, Cubic };
+
+// How rows and columns share a head's angles. Halves: first rows, then columns, of the same speeds; Alternate: of
+// speeds that take turns; Pairs: of each speed column and row, and the two numbers that turn together are neighbours.
+enum class TurnForm { Halves, Alternate, Pairs };
 
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
@@ -83,20 +94,21 @@ struct VisionSpec {
   // Queries and keys are turned by the patch's row and column.
   bool turned = true;
   double turn_base = 1e4;
-  // Rows and columns take turns in the angles' speeds; else both have all of the same ones.
-  bool turns_alternate = false;
+  TurnForm turn_form = TurnForm::Halves;
   bool qkv_bias = true;
   // Of what follows attention, and of the feed-forward.
   bool block_bias = true;
   NormSpec norm = {NormKind::MeanAndBias, 1e-6};
-  // Of queries and keys, where names say that they are normalised.
+  // Of queries and keys, where names say that they are normalised; of each head, or of all together.
   NormSpec qk_norm = {NormKind::Rms, 1e-6};
+  bool qk_norm_of_heads = false;
   TowerActivation act = TowerActivation::QuickGelu;
   VisionNames names = {};
   // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.
   int64_t table_side = 0;
-  // Interpolated from the sixteen entries around a patch's middle; false: from four, corners on corners.
-  bool table_cubic = false;
+  TableForm table_form = TableForm::Corners;
+  // In the file it has a dimension for each side; and it is added behind the norm before the first block.
+  bool table_has_sides = false, table_behind_norm = false;
   // Patches are normalised before cells of them are put together; and the norm, where it is not the tower's.
   bool merger_norm_first = true;
   std::optional<NormSpec> merger_norm = {};

@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/attention.h"
 #include "nn/run_again.h"
 #include "ops/ops.h"
 
@@ -41,28 +42,31 @@ at::Tensor index_tensor(const std::vector<int64_t>& values, at::Device device) {
   return at::tensor(values, at::kLong).to(device);
 }
 
-// The first half of the angles follows the patch's row, the second its column. Computed on the host in f32, as the
-// original implementation holds them.
+// Computed on the host in f32, as the original implementation holds them.
 Turn turn_of(const PatchPlaces& places, const VisionSpec& spec, at::Device device) {
   const int64_t patches = std::ssize(places.row), half = spec.head_size() / 4;
+  const bool alternate = spec.turn_form == TurnForm::Alternate, pairs = spec.turn_form == TurnForm::Pairs;
   const auto speeds = [&](int64_t first) {
-    const int64_t every = spec.turns_alternate ? 4 : 2, of = spec.turns_alternate ? 4 * half : 2 * half;
+    const int64_t every = alternate ? 4 : 2, of = alternate ? 4 * half : 2 * half;
     std::vector<float> out;
     for (int64_t k = 0; k < half; ++k)
       out.push_back(1 / std::pow(static_cast<float>(spec.turn_base),
                                  static_cast<float>(every * k + first) / static_cast<float>(of)));
     return out;
   };
-  const std::vector<float> of_rows = speeds(0), of_columns = spec.turns_alternate ? speeds(2) : of_rows;
+  const std::vector<float> of_rows = speeds(0), of_columns = alternate ? speeds(2) : of_rows;
   at::Tensor cos = at::empty({patches, 2 * half}, at::kFloat), sin = at::empty({patches, 2 * half}, at::kFloat);
-  float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
-  for (int64_t n = 0; n < patches; ++n)
-    for (const auto* axis : {&places.row, &places.column})
-      for (const float each : axis == &places.row ? of_rows : of_columns) {
-        const float angle = static_cast<float>((*axis)[static_cast<size_t>(n)]) * each;
-        *c++ = static_cast<float>(std::cos(static_cast<double>(angle)));
-        *s++ = static_cast<float>(std::sin(static_cast<double>(angle)));
-      }
+  for (int64_t n = 0; n < patches; ++n) {
+    float *c = cos.data_ptr<float>() + n * 2 * half, *s = sin.data_ptr<float>() + n * 2 * half;
+    const auto put = [&](int64_t at, int64_t place, float speed) {
+      const auto angle = static_cast<double>(static_cast<float>(place) * speed);
+      c[at] = static_cast<float>(std::cos(angle)), s[at] = static_cast<float>(std::sin(angle));
+    };
+    for (int64_t k = 0; k < half; ++k) {
+      put(pairs ? 2 * k + 1 : k, places.row[static_cast<size_t>(n)], of_rows[static_cast<size_t>(k)]);
+      put(pairs ? 2 * k : half + k, places.column[static_cast<size_t>(n)], of_columns[static_cast<size_t>(k)]);
+    }
+  }
   return {cos.to(device), sin.to(device)};
 }
 }  // namespace
@@ -129,6 +133,7 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
       b.q = linear(n.q), b.k = linear(n.k), b.v = linear(n.v);
     blocks_.push_back(b);
   }
+  if (spec.names.merger_conv) cell_maker_ = &parts.table(name(spec.names.merger_conv));
   const auto merger = [&](const std::string& m, bool norm_first) {
     const VisionNames& n = spec.names;
     const auto linear = [&](const char* what) { return what ? &parts.linear(m + what) : nullptr; };
@@ -137,7 +142,9 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
                   linear(n.merger_matrix ? nullptr : n.merger_in),
                   linear(n.merger_matrix || spec.words > 0 ? nullptr : n.merger_out),
                   n.merger_matrix ? &parts.bare(m + n.merger_matrix) : nullptr,
-                  norm_first};
+                  norm_first,
+                  linear(n.merger_before),
+                  linear(n.merger_gate)};
   };
   merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
   if (spec.words > 0) words_ = &parts.table(spec.word_table);
@@ -176,14 +183,18 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
 at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
   const at::Tensor& weight = patches_->weight();
   at::Tensor x_ND = ops::linear(patch_NP, weight.reshape({weight.size(0), -1}), patches_->bias());
+  if (norm_in_ && spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
   if (!positions_ && !first_) return x_ND;
   return placed(x_ND, grids);
 }
 
 // With learned positions added.
 at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
-  const TablePlaces places = (spec_.table_cubic ? table_cubic : table_corners)(grids, spec_.merge, spec_.table_side);
-  const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
+  const auto placed = spec_.table_form == TableForm::Cubic    ? table_cubic
+                      : spec_.table_form == TableForm::Linear ? table_linear
+                                                              : table_corners;
+  const TablePlaces places = placed(grids, spec_.merge, spec_.table_side);
+  const at::Tensor all = positions_ ? positions_->weight().reshape({-1, spec_.width}) : first_and_positions_->data[0];
   const at::Tensor table = all.narrow(0, first_ ? 1 : 0, spec_.table_side * spec_.table_side);
   at::Tensor sum;
   for (size_t k = 0; k < places.entry.size(); ++k) {
@@ -209,8 +220,12 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
                                           ? (*b.qkv)(x_ND, s).chunk(3, 1)
                                           : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
   const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, spec_.heads, h}); };
-  at::Tensor q = heads(b.q_norm ? (*b.q_norm)(qkv[0].contiguous()) : qkv[0]);
-  at::Tensor k = heads(b.k_norm ? (*b.k_norm)(qkv[1].contiguous()) : qkv[1]);
+  const auto normed = [&](const Norm* norm, const at::Tensor& x) {
+    if (!norm) return heads(x);
+    return spec_.qk_norm_of_heads ? (*norm)(heads(x).contiguous()) : heads((*norm)(x.contiguous()));
+  };
+  at::Tensor q = normed(b.q_norm, qkv[0]), k = normed(b.k_norm, qkv[1]);
+  if (spec_.turn_form == TurnForm::Pairs) q = neighbours_apart(q, h), k = neighbours_apart(k, h);
   if (spec_.turned) std::tie(q, k) = ops::rope(q, k, l.turn.cos, l.turn.sin);
   const Segments& seen = b.full ? l.frames : l.windows;
   const at::Tensor y = ops::attention(q, k, heads(qkv[2]), seen.cu, seen.cu, seen.longest, seen.longest,
@@ -237,7 +252,17 @@ at::Tensor VisionTower::cells_of(const at::Tensor& x_ND) const {
   return x_MnD.reshape({-1, spec_.cell_width()});
 }
 
+at::Tensor VisionTower::gated(const Merger& m, const at::Tensor& x_ND, const StepOf& step_of) const {
+  const at::Tensor& weight = cell_maker_->weight();  // [out, D, merge, merge]
+  const at::Tensor cell_MC = x_ND.reshape({-1, spec_.merge * spec_.merge, spec_.width}).transpose(1, 2).flatten(1);
+  const at::Tensor made_MD = ops::linear(cell_MC, weight.flatten(1), cell_maker_->bias());
+  const Step s = step_of(made_MD.size(0));
+  const at::Tensor x_MD = at::gelu((*m.norm)((*m.before)(made_MD, s)));
+  return (*m.out)(activated(spec_.act, (*m.gate)(x_MD, s)) * (*m.in)(x_MD, s), s);
+}
+
 at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
+  if (cell_maker_) return gated(m, x_ND, step_of);
   at::Tensor x_MC = cells_of(m.norm && m.norm_first ? (*m.norm)(x_ND) : x_ND);
   if (m.norm && !m.norm_first) x_MC = (*m.norm)(x_MC);
   const Step s = step_of(x_MC.size(0));
@@ -276,7 +301,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   int64_t pictures = 0;
   for (const Grid& g : grids) pictures += g[0];
   if (first_) x_ND = with_first_rows(x_ND, pictures);
-  if (norm_in_) x_ND = (*norm_in_)(x_ND);
+  if (norm_in_ && !spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
   const Step s = step_of(x_ND.size(0));
   Sight sight;
   sight.late_MD.resize(deep_mergers_.size());

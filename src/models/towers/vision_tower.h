@@ -47,6 +47,7 @@ class VisionTower {
     const Linear *cells, *in, *out;
     const Param* matrix;
     bool norm_first;  // before cells are put together, or behind that
+    const Linear *before = nullptr, *gate = nullptr;
   };
   struct Segments;
   struct Layout;
@@ -58,11 +59,13 @@ class VisionTower {
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
   at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
   at::Tensor cells_of(const at::Tensor& x_ND) const;
+  at::Tensor gated(const Merger& merger, const at::Tensor& x_ND, const StepOf& step_of) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
   at::Tensor in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
 
   const VisionSpec spec_;
   const Table *patches_, *positions_ = nullptr, *words_ = nullptr;
+  const Table* cell_maker_ = nullptr;  // null: cells are joined
   // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
   // Null: there is none.
   const Param *first_ = nullptr, *first_and_positions_ = nullptr;
