@@ -23,6 +23,8 @@ struct AppOptions : DeployOptions {
     v.group("Page");
     v("base_url", base_url, "a server that runs already, such as http://127.0.0.1:8000/v1: only the page is added")
         .common();
+    for (const char* name : {"models", "models_memory_gb", "models_most", "models_idle_minutes"})
+      v.at(name).refused("the page of `apus deploy --models` has them all");
     v.at("port").alias("server_port");
     v.at("host").alias("server_name");
     v.at("stream").idle_for("the page streams; a switch on it waits for whole answers");

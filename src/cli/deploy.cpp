@@ -46,7 +46,8 @@ void DeployOptions::fields(OptionTable& v) {
       .common()
       .shown_default("the name of its folder");
   v("models", models,
-    "instead of --model: a folder with several, folders of checkpoints and adapters and GGUF files. Each is loaded "
+    "a folder with several models, in place of --model: folders of checkpoints and adapters and GGUF files. Each is "
+    "loaded "
     "when a "
     "request names it, and those asked for least lately go where memory is short")
       .common()
@@ -139,9 +140,11 @@ ServedAdapter* DeployOptions::unnamed_adapter() {
 
 // Of the model and of each adapter, before a hub's id becomes a folder of the cache.
 void DeployOptions::name_models() {
-  const auto folder = std::filesystem::absolute(model).lexically_normal();
-  const std::string own =
-      model.empty() ? "" : (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  std::string own;
+  if (!model.empty()) {
+    const auto folder = std::filesystem::absolute(model).lexically_normal();
+    own = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  }
   if (ServedAdapter* const only = unnamed_adapter(); only && served_model_name && *served_model_name != own)
     only->name = *std::exchange(served_model_name, own), only->named = false;
   else
@@ -168,6 +171,9 @@ void DeployOptions::take_foreign_backend(OptionTable& v) {
 }
 
 void DeployOptions::resolve(OptionTable& v) {
+  for (const char* name : {"models_memory_gb", "models_most", "models_idle_minutes"})
+    if (models.empty() && v.given(name) && !v.given("models"))
+      v.notes.push_back(str("--", name, " has no effect without --models"));
   take_foreign_backend(v);
   if (upstream()) note_idle_flags(*this, v);
   before_resolve(v);
@@ -201,8 +207,6 @@ void DeployOptions::check_models() const {
 }
 
 void DeployOptions::check() const {
-  require(!models.empty() || (!models_memory_gb && models_most == 0 && models_idle_minutes == 0), Fault::Usage,
-          "--models_memory_gb, --models_most and --models_idle_minutes belong to --models");
   if (!models.empty()) return check_models();
   require(
       infer_backend != "lmdeploy", Fault::Usage,

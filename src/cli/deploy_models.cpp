@@ -28,7 +28,7 @@ constexpr double kGiB = 1 << 30;
 
 double cache_gb(const DeployOptions& o) { return o.kv_cache_gb.value_or(kUsualCache); }
 
-class ModelProcess : public LoadedModel {
+class ModelProcess : public HouseServer {
  public:
   ModelProcess(const DeployOptions& o, const HouseModel& model, const fs::path& logs) {
     const auto port = free_port();

@@ -95,6 +95,7 @@ void ExportOptions::fields(OptionTable& v) {
   v.refuse({"to_mcore", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge", "test_convert_precision",
             "test_convert_dtype"},
            "checkpoints are HuggingFace's: apus megatron export takes these flags, and writes such a folder");
+  push.commit_message = "update files";
   push.fields(v);
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);

@@ -20,7 +20,8 @@ void PushOptions::fields(OptionTable& v) {
   v("hub_model_id", hub_model_id, "the repository to upload to: owner/name; made if it is not there")
       .shown_default("none");
   v("hub_private_repo", hub_private_repo, "a repository that is made for the upload is private");
-  v("commit_message", commit_message, "what the upload's commit is called").shown_default("said by what is uploaded");
+  v("commit_message", commit_message, "what the upload's commit is called")
+      .shown_default("named after what is uploaded");
 }
 
 void PushOptions::check() const {

@@ -280,7 +280,7 @@ void Household::look_at(Room& room) {
 }
 
 void Household::look() {
-  std::vector<std::unique_ptr<LoadedModel>> leaving;
+  std::vector<std::unique_ptr<HouseServer>> leaving;
   {
     const std::lock_guard lock(mutex_);
     leaving.swap(leaving_);

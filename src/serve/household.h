@@ -25,9 +25,9 @@ struct HouseModel {
 };
 
 // A server of one model.
-class LoadedModel {
+class HouseServer {
  public:
-  virtual ~LoadedModel() = default;  // ends it
+  virtual ~HouseServer() = default;  // ends it
   virtual std::string url() const = 0;
   virtual bool ready() = 0;
   virtual std::optional<std::string> ended() = 0;  // how, and what it said last
@@ -36,7 +36,7 @@ class LoadedModel {
 struct HouseholdSpec {
   Access access;
   std::function<std::vector<HouseModel>()> models;  // there now; asked again for a name that is not known
-  std::function<std::unique_ptr<LoadedModel>(const HouseModel&)> start;
+  std::function<std::unique_ptr<HouseServer>(const HouseModel&)> start;
   int64_t memory = 0;       // bytes for all that are loaded
   int64_t most = 0;         // models at once; 0: as many as the memory holds
   double idle_seconds = 0;  // after which one goes by itself; 0: never
@@ -64,7 +64,7 @@ class Household : public HttpService {
   };
   struct Room {  // of a model
     HouseModel model;
-    std::unique_ptr<LoadedModel> loaded;   // null: it is not
+    std::unique_ptr<HouseServer> loaded;   // null: it is not
     std::shared_ptr<Forwarder> forwarder;  // null: not yet, or not any more
     std::vector<Waiting> waiting;
     int64_t used = 0;  // when it was last asked for, by `clock_`
@@ -88,7 +88,7 @@ class Household : public HttpService {
   std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;
   std::map<std::string, Room> rooms_;
-  std::vector<std::unique_ptr<LoadedModel>> leaving_;  // until they have ended
+  std::vector<std::unique_ptr<HouseServer>> leaving_;  // until they have ended
   int64_t clock_ = 0, starts_ = 0, ends_ = 0;
   std::shared_ptr<Workers> workers_ = std::make_shared<Workers>(1);
   std::shared_ptr<Serial> reader_ = std::make_shared<Serial>(workers_);

@@ -128,7 +128,7 @@ TEST(Megatron, AMeshIsTheRealOneWhereTheModelCanBeCut) {
   EXPECT_EQ(became(own_flags(flags, {.ranks = 4, .model = &dense}), "deepspeed"), "zero3");  // it has no experts
   const OwnFlags reward = own_flags({"--tensor_model_parallel_size", "2", "--rlhf_type", "rm"},
                                     {.ranks = 2, .command = "rlhf", .model = &dense});
-  EXPECT_EQ(became(reward, "deepspeed"), "zero3");
+  EXPECT_EQ(became(reward, "tensor_model_parallel_size"), "2");  // scores are learnt by parts too
   const OwnFlags dpo = own_flags({"--tensor_model_parallel_size", "2", "--rlhf_type", "dpo"},
                                  {.ranks = 2, .command = "rlhf", .model = &dense});
   EXPECT_EQ(became(dpo, "tensor_model_parallel_size"), "2");

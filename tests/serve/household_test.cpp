@@ -17,7 +17,7 @@ namespace {
 using test::Served;
 using test::Waiting;
 
-struct StandIn : LoadedModel {
+struct StandIn : HouseServer {
   StandIn(const std::string& name, std::string fails, std::vector<std::string>& log)
       : log_(log), fails_(std::move(fails)) {
     served_.answer = "I am " + name;

@@ -115,8 +115,7 @@ Json glm_sight_says(int64_t begin_image, int64_t image, Json text, Json vision) 
           {"vision_config", std::move(vision)}};
 }
 
-namespace {
-DecoderSpec read(const Config& c) {
+DecoderSpec read_glm4v(const Config& c) {
   const Config text = part_of(c, "text_config");
   const int64_t heads = text.integer("num_attention_heads", 32);
   const Json unsaid = {{"vocab_size", 151552},        {"hidden_size", 4096},       {"intermediate_size", 13696},
@@ -140,20 +139,15 @@ Json glm4v_says() {
                          {"attention_bias", false}});
 }
 
+namespace {
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"glm-4.1v-9b", 4096, 40, 32, 2, 0, 13696, 151552, 65536, 1e4, false, {}, glm4v_says()},
 };
-const std::vector<Preset> later_presets = {
-    {"glm-4.6v-flash", 4096, 40, 32, 2, 0, 13696, 151552, 131072, 5e5, false, {}, glm4v_says()},
-};
-
-const RegisterFamily glm4v(
-    "glm4v", {.title = "GLM-4.1V", .architecture = "Glm4vForConditionalGeneration", .read = read, .presets = presets});
-const RegisterFamily glm46v("glm46v", {.title = "GLM-4.6V-Flash",
-                                       .architecture = "Glm46VForConditionalGeneration",
-                                       .read = read,
-                                       .presets = later_presets});
+const RegisterFamily glm4v("glm4v", {.title = "GLM-4.1V",
+                                     .architecture = "Glm4vForConditionalGeneration",
+                                     .read = read_glm4v,
+                                     .presets = presets});
 }  // namespace
 
 }  // namespace apus

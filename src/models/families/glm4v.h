@@ -12,6 +12,9 @@ namespace apus {
 DecoderSpec read_glm_text(const Config& config, const char* type, const Json& unsaid, const Json& fixed);
 // GLM-4.1V, 4.5V and 4.6V.
 DecoderSpec with_glm_tower(const Config& config, DecoderSpec text);
+// GLM-4.1V and 4.6V-Flash whole, and what presets of them say.
+DecoderSpec read_glm4v(const Config& config);
+Json glm4v_says();
 // GLM-OCR: without learned positions, with norms of each head's queries and keys.
 DecoderSpec with_glm_ocr_tower(const Config& config, DecoderSpec text);
 
