@@ -61,6 +61,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
             name = asked.get("organization", "me") + "/" + asked["name"]
             self.repos.setdefault(name, {})
             return self.reply({"url": f"http://{self.headers['Host']}/{name}", "name": name})
+        if self.path == "/api/validate-yaml":
+            return self.reply({"errors": [], "warnings": []})
         if "/preupload/" in self.path:
             asked = json.loads(data)["files"]
             return self.reply({"files": [{"path": f["path"], "uploadMode": "lfs" if f["path"].endswith(".safetensors") else "regular",
@@ -80,10 +82,14 @@ class Hub(http.server.BaseHTTPRequestHandler):
                     self.files()[value["path"]] = base64.b64decode(value["content"])
                 if one["key"] == "lfsFile":
                     self.files()[value["path"]] = self.storage[value["oid"]]
-            return self.reply({"commitUrl": f"http://{self.headers['Host']}/commit/{COMMIT}", "commitOid": COMMIT, "success": True})
+            repo = "/".join(self.path.split("/")[3:5])
+            return self.reply({"commitUrl": f"http://{self.headers['Host']}/{repo}/commit/{COMMIT}", "commitOid": COMMIT, "success": True})
         return self.reply({}, 404)
 
     def do_GET(self):
+        if "/tree/" in self.path:
+            return self.reply([{"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+                               for name, data in sorted(self.files().items())])
         if self.path.startswith("/api/models/"):
             names = sorted(self.files())
             return self.reply({"id": "/".join(self.path.split("/")[3:5]), "sha": COMMIT, "private": False, "downloads": 0, "likes": 0,
