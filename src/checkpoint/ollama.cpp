@@ -78,7 +78,7 @@ Json generation_of(const fs::path& folder) {
 }
 
 // What ends an answer: the end of a turn, and the tokens that the checkpoint names.
-std::vector<std::string> stops_of(const fs::path& folder, const std::optional<OllamaTurns>& form) {
+std::vector<std::string> stops_of(const fs::path& folder, const std::optional<TurnForm>& form) {
   std::vector<std::string> stops;
   const auto add = [&](const std::string& stop) {
     if (!stop.empty() && std::find(stops.begin(), stops.end(), stop) == stops.end()) stops.push_back(stop);
@@ -94,14 +94,14 @@ std::vector<std::string> stops_of(const fs::path& folder, const std::optional<Ol
 
 }  // namespace
 
-std::optional<OllamaTurns> turn_form(const ChatTemplate& chat) {
+std::optional<TurnForm> turn_form(const ChatTemplate& chat) {
   try {
     const std::vector<Said> first = {{"system", kSystem}, {"user", kPrompt}};
     std::vector<Said> answered = first;
     answered.push_back({"assistant", kAnswer});
     std::vector<Said> again = answered;
     again.push_back({"user", kSecond});
-    OllamaTurns form;
+    TurnForm form;
     std::string text = rendered(chat, first, true);
     form.before_system = cut_off(text, kSystem);
     std::string between = cut_off(text, kPrompt);
@@ -126,7 +126,7 @@ std::optional<OllamaTurns> turn_form(const ChatTemplate& chat) {
   }
 }
 
-std::string go_template(const OllamaTurns& form) {
+std::string go_template(const TurnForm& form) {
   return str("{{ if .System }}", go_text(form.before_system), "{{ .System }}", go_text(form.after_system), "{{ else }}",
              go_text(form.without_system), "{{ end }}{{ if .Prompt }}", go_text(form.before_prompt), "{{ .Prompt }}",
              go_text(form.after_prompt), "{{ end }}{{ .Response }}", go_text(form.after_answer));
@@ -134,7 +134,7 @@ std::string go_template(const OllamaTurns& form) {
 
 std::string modelfile(const fs::path& folder, const fs::path& from, const std::optional<ChatTemplate>& chat,
                       std::string* note) {
-  const std::optional<OllamaTurns> form = chat ? turn_form(*chat) : std::nullopt;
+  const std::optional<TurnForm> form = chat ? turn_form(*chat) : std::nullopt;
   std::string out = str("FROM ", fs::absolute(from).lexically_normal().string(), "\n");
   if (form)
     out += str("TEMPLATE \"\"\"", go_template(*form), "\"\"\"\n");

@@ -59,8 +59,6 @@ void RunPushOptions::fields(OptionTable& v) {
       .choices({"end", "every_save", "checkpoint", "all_checkpoints"});
 }
 
-void RunPushOptions::check() const { PushOptions::check(); }
-
 std::vector<UploadFile> files_with_card(const std::filesystem::path& folder, const std::string& into,
                                         const std::vector<std::string>& leave) {
   std::vector<UploadFile> files = files_to_upload(folder, into, leave);

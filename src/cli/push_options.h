@@ -25,7 +25,6 @@ struct PushOptions {
 struct RunPushOptions : PushOptions {
   std::string hub_strategy = "every_save";
   void fields(OptionTable& v);
-  void check() const;
 };
 
 // The files of a folder, a model card among them where the folder has none of its own.

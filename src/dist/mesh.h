@@ -38,6 +38,7 @@ class Mesh : public MeshView {
  private:
   Comm& among(AxisSet axes, bool on_host);
   World& world_;
+  const int number_;
   std::map<std::pair<unsigned, bool>, std::unique_ptr<Comm>> made_;
 };
 

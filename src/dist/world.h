@@ -32,8 +32,9 @@ class World {
   bool first() const { return rank() == 0; }
   const RankEnvironment& environment() const { return environment_; }
   const DeviceChoice& device() const { return device_; }
-  Comm& host();     // for tensors on the host: counts, decisions
-  Comm& devices();  // for tensors on the device
+  Comm& host();                            // for tensors on the host: counts, decisions
+  Comm& devices();                         // for tensors on the device
+  int number_mesh() { return meshes_++; }  // all ranks make their meshes in the same order
   std::unique_ptr<Comm> connect(const std::string& group, std::vector<int> ranks, bool on_host = false) const;
   // What the ranks are at, for the report of a wait that was too long: "step 12".
   void at(const std::string& where);
@@ -62,6 +63,7 @@ class World {
   std::shared_ptr<Store> store_;  // null when there is one rank
   std::unique_ptr<CommTrace> trace_;
   std::unique_ptr<Comm> host_, devices_;
+  int meshes_ = 0;
   bool failed_ = false;
 };
 

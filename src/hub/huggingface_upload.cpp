@@ -69,7 +69,7 @@ struct HuggingFaceUpload {
         if (it->second.value("shouldIgnore", false)) continue;
         // Its storage takes no empty files.
         const bool large = it->second["uploadMode"] == "lfs" && file.size > 0 && !file.text;
-        const std::string sha256 = large ? sha256_of(file) : "";
+        const std::string sha256 = large ? sha256_of_file(file.file) : "";
         const Json has = it->second.value("oid", Json());  // git's digest of what lies there, or a large file's own
         if (has.is_string() && !file.text && has == (large ? sha256 : git_sha1_of_file(file.file))) continue;
         out.push_back({&file, large, sha256});

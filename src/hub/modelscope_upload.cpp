@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "hub/download.h"
 #include "hub/repo.h"
 #include "hub/upload_steps.h"
 
@@ -111,7 +112,7 @@ struct ModelScopeUpload {
     std::map<std::string, const UploadFile*> large;  // by digest: the same content goes once
     std::vector<std::string> digests;
     for (const UploadFile& file : spec.files) {
-      digests.push_back(is_large(file) ? sha256_of(file) : "");
+      digests.push_back(is_large(file) ? sha256_of_file(file.file) : "");
       if (!digests.back().empty()) large[digests.back()] = &file;
     }
     UploadReport report{.files = std::ssize(spec.files), .sent_bytes = send_large_files(large), .page = {}};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hub/upload.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -18,11 +16,6 @@ namespace apus {
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_left_out(const std::string& path, const std::vector<std::string>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& p) { return ::fnmatch(p.c_str(), path.c_str(), 0) == 0; });
-}
 
 bool passes(const HttpReply& reply) { return reply.status == 0 || reply.status == 429 || reply.status >= 500; }
 
@@ -114,13 +107,13 @@ HttpReply put_part(const std::string& url, const std::vector<std::string>& heade
 
 std::string contents_of(const UploadFile& file) { return file.text ? *file.text : read_file(file.file); }
 
-std::string sha256_of(const UploadFile& file) { return sha256_of_file(file.file); }
-
 std::vector<UploadFile> files_to_upload(const fs::path& folder, const std::string& into,
                                         const std::vector<std::string>& leave) {
   require(fs::is_directory(folder), Fault::Usage, "--folder ", folder.string(), " is not a folder here");
   require(into.empty() || safe_path(into), Fault::Usage, "--path_in_repo ", into,
           ": a folder of the repository is needed, without .. and without a slash in front");
+  HubOptions takes;
+  takes.leave = leave;
   std::vector<UploadFile> files;
   for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
     if (entry->path().filename().string().starts_with('.')) {
@@ -129,7 +122,7 @@ std::vector<UploadFile> files_to_upload(const fs::path& folder, const std::strin
     }
     if (!entry->is_regular_file()) continue;
     const std::string path = entry->path().lexically_relative(folder).generic_string();
-    if (is_left_out(path, leave) || path.ends_with(".incomplete")) continue;
+    if (!wanted(path, takes) || path.ends_with(".incomplete")) continue;
     files.push_back(
         {into.empty() ? path : into + "/" + path, entry->path(), {}, static_cast<int64_t>(entry->file_size())});
   }

@@ -24,7 +24,6 @@ HttpReply put_part(const std::string& url, const std::vector<std::string>& heade
                    int64_t from, int64_t bytes, const UploadSpec& spec);
 
 std::string contents_of(const UploadFile& file);  // of a small one
-std::string sha256_of(const UploadFile& file);
 
 void prepare_huggingface(const UploadSpec& spec);
 UploadReport upload_huggingface(const UploadSpec& spec);

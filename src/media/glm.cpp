@@ -95,14 +95,8 @@ class GlmProcessor : public MediaProcessor {
     const int64_t at = last < 0 ? frame : video.at[static_cast<size_t>(std::min<int64_t>(frame, last))];
     return static_cast<double>(at) / (video.rate > 0 ? video.rate : 24);
   }
-  // How many tokens stand for it.
   int64_t fill(MediaContent& content, const std::vector<Image>& pictures) const {
-    PatchGrid grid;
-    content.values = patch_rows(pictures, form_, scale_, grid);
-    content.shape = {grid.patches(), form_.numbers()};
-    content.grid = {grid.time, grid.height, grid.width};
-    content.digest = content_digest(content, str("glm ", form_.patch, ' ', form_text(scale_)), pictures);
-    return grid.patches() / (form_.merge * form_.merge);
+    return fill_with_patches(content, pictures, form_, scale_, "glm");
   }
 
   bool tenths_;

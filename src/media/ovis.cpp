@@ -54,13 +54,9 @@ class OvisProcessor : public MediaProcessor {
  private:
   PreparedMedia prepared(const std::vector<Image>& pictures, MediaType type, int32_t begin, int32_t end) const {
     auto content = std::make_shared<MediaContent>();
-    PatchGrid grid;
     content->type = type;
-    content->values = patch_rows(pictures, form_, scale_, grid);
-    content->shape = {grid.patches(), form_.numbers()};
-    content->grid = {grid.time, grid.height, grid.width};
-    content->digest = content_digest(*content, str("ovis ", form_.patch, ' ', form_text(scale_)), pictures);
-    std::vector<int32_t> run(static_cast<size_t>(grid.patches() / (form_.merge * form_.merge)) + 2, kAtom);
+    const int64_t tokens = fill_with_patches(*content, pictures, form_, scale_, "ovis");
+    std::vector<int32_t> run(static_cast<size_t>(tokens) + 2, kAtom);
     run.front() = begin, run.back() = end;
     return {content, "<|image_pad|>\n", place_, {std::move(run)}};
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "media/processor.h"
 
 namespace apus {
 
@@ -75,6 +76,16 @@ std::string form_text(const PixelScale& scale) {
   std::string text;
   for (size_t c = 0; c < 3; ++c) text += str(scale.mean[c], '/', scale.deviation[c], ' ');
   return text;
+}
+
+int64_t fill_with_patches(MediaContent& content, const std::vector<Image>& pictures, const PatchForm& form,
+                          const PixelScale& scale, const char* family) {
+  PatchGrid grid;
+  content.values = patch_rows(pictures, form, scale, grid);
+  content.shape = {grid.patches(), form.numbers()};
+  content.grid = {grid.time, grid.height, grid.width};
+  content.digest = content_digest(content, str(family, ' ', form.patch, ' ', form_text(scale)), pictures);
+  return grid.patches() / (form.merge * form.merge);
 }
 
 }  // namespace apus

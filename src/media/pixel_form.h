@@ -9,6 +9,8 @@
 
 namespace apus {
 
+struct MediaContent;  // media/media_item.h
+
 // image_mean and image_std, or the family's own.
 PixelScale pixel_scale(const Json& preprocessor, const PixelScale& usual);
 // `resample`: Lanczos, bilinear or bicubic, Pillow's numbers 1, 2 and 3. Fault::Model for others.
@@ -18,6 +20,11 @@ Filter pixel_filter(const Json& preprocessor, Filter usual);
 SizeLimits size_limits(const Json& preprocessor, const MediaSettings& settings, const std::string& kind,
                        const SizeLimits& usual);
 std::string form_text(const PixelScale& scale);
+
+// Numbers, shape, grid and digest of pictures that are cut into patches; how many tokens stand for them. `family`
+// begins what the digest is of.
+int64_t fill_with_patches(MediaContent& content, const std::vector<Image>& pictures, const PatchForm& form,
+                          const PixelScale& scale, const char* family);
 
 inline constexpr PixelScale kHalfScale{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
 inline constexpr PixelScale kClipScale{{0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}};

@@ -46,17 +46,13 @@ class PixtralProcessor : public MediaProcessor {
     return {resized(image, size.width, size.height, filter_)};
   }
   PreparedMedia prepared_image(const Image& image) const override {
-    const std::vector<Image> pictures = seen(image);
     auto content = std::make_shared<MediaContent>();
-    PatchGrid grid;
-    content->values = patch_rows(pictures, form_, scale_, grid);
-    content->shape = {grid.patches(), form_.numbers()};
-    content->grid = {grid.time, grid.height, grid.width};
-    content->digest = content_digest(*content, str("pixtral ", form_.patch, ' ', form_text(scale_)), pictures);
+    fill_with_patches(*content, seen(image), form_, scale_, "pixtral");
+    const int64_t height = content->grid[1], width = content->grid[2];
     std::vector<int32_t> run;
-    for (int64_t row = 0; row < grid.height; row += form_.merge) {
-      run.insert(run.end(), static_cast<size_t>(grid.width / form_.merge), token_);
-      run.push_back(row + form_.merge < grid.height ? break_ : end_);
+    for (int64_t row = 0; row < height; row += form_.merge) {
+      run.insert(run.end(), static_cast<size_t>(width / form_.merge), token_);
+      run.push_back(row + form_.merge < height ? break_ : end_);
     }
     return {content, "[IMG]", token_, {std::move(run)}};
   }

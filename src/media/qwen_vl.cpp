@@ -169,14 +169,8 @@ class QwenVlProcessor : public MediaProcessor {
   static double config_number(const MediaCheckpoint& c, const char* name, double otherwise) {
     return c.config.contains(name) && c.config[name].is_number() ? c.config[name].get<double>() : otherwise;
   }
-  // How many tokens stand for it.
   int64_t fill(MediaContent& content, const std::vector<Image>& pictures) const {
-    PatchGrid grid;
-    content.values = patch_rows(pictures, form_, scale_, grid);
-    content.shape = {grid.patches(), form_.numbers()};
-    content.grid = {grid.time, grid.height, grid.width};
-    content.digest = content_digest(content, str("patches ", form_.patch, ' ', form_text(scale_)), pictures);
-    return grid.patches() / (form_.merge * form_.merge);
+    return fill_with_patches(content, pictures, form_, scale_, "patches");
   }
 
   QwenFamily family_;

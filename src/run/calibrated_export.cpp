@@ -108,7 +108,7 @@ void tell(const CalibrationReport& report, const std::string& judged) {
 }
 }  // namespace
 
-int run_calibrated_export(const ExportOptions& o) {
+void run_calibrated_export(const ExportOptions& o) {
   const Json config = read_model_config(o.model);
   require(!config.contains("quantization_config"), Fault::Usage, "--model ", o.model,
           " is quantised already; give the unquantised checkpoint");
@@ -147,7 +147,6 @@ int run_calibrated_export(const ExportOptions& o) {
   log_info("Successfully quantized and saved in ", o.output_dir, ": ", report.quantised, " of ", report.tensors,
            " tensors, ", bytes_text(report.bytes_before), " -> ", bytes_text(report.bytes), " in ",
            duration_text(watch.seconds()));
-  return 0;
 }
 
 }  // namespace apus

@@ -6,6 +6,6 @@
 
 namespace apus {
 
-int run_calibrated_export(const ExportOptions& options);
+void run_calibrated_export(const ExportOptions& options);
 
 }  // namespace apus

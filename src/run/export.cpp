@@ -31,10 +31,7 @@ namespace apus {
 namespace {
 
 void run_quantise(const ExportOptions& o) {
-  if (o.calibrates()) {
-    run_calibrated_export(o);
-    return;
-  }
+  if (o.calibrates()) return run_calibrated_export(o);
   const Json config = read_model_config(o.model);
   require(!config.contains("quantization_config"), Fault::Usage, "--model ", o.model,
           " is quantised already; give the unquantised checkpoint");

@@ -370,10 +370,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
         shared.model ? shared.model->as_slices(save) : save();
       },
       line_of_copy(mesh, world));
-  // Those of the same group in both meshes would meet each other's connection: it is asked of one of them alone.
-  Comm* const sharers = rows.size(Axis::Cp) > 1   ? &rows.host({Axis::Cp, Axis::Tp})
-                        : mesh.size(Axis::Tp) > 1 ? &mesh.host({Axis::Tp})
-                                                  : nullptr;
+  Comm* const sharers = rows.size({Axis::Cp, Axis::Tp}) > 1 ? &rows.host({Axis::Cp, Axis::Tp}) : nullptr;
   const StopFlag stop;
   std::optional<RankAllocator> ranks;
   if (tuned.adapter && tuned.adapter->config.kind == "adalora")

@@ -79,4 +79,22 @@ std::optional<HttpAnswer> Access::preflight(const HttpCall& call) const {
                                 {"Access-Control-Max-Age", "600"}}};
 }
 
+std::optional<HttpAnswer> Access::refused(const HttpCall& call, bool page) const {
+  try {
+    if (auto answer = preflight(call)) {
+      allow_origin(call, *answer);
+      return answer;
+    }
+    // It is put behind the other server's address: "@somewhere/" would make another one of it.
+    if (!call.target.starts_with('/')) throw ApiError(400, "The target of a request must begin with a slash.");
+    if (call.path != "/health" && call.path != "/ping" && !(page && call.path == "/")) check_key(call);
+    if (call.method == "GET" || call.method == "POST" || call.method == "HEAD") return std::nullopt;
+    HttpAnswer answer = error_answer(call, ApiError(405, str(call.method.substr(0, 16), " is not possible here")));
+    answer.headers.emplace_back("Allow", "GET, HEAD, POST");
+    return answer;
+  } catch (const ApiError& error) {
+    return error_answer(call, error);
+  }
+}
+
 }  // namespace apus

@@ -18,6 +18,9 @@ struct Access {
   void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
   // The answer to OPTIONS: a browser asks before it sends a request, or anybody asks about the whole server ("*").
   std::optional<HttpAnswer> preflight(const HttpCall& call) const;
+  // Of a server that passes requests on: the final answer to one that must not be; nothing: it may. `page`: the page at
+  // "/" is open to all.
+  std::optional<HttpAnswer> refused(const HttpCall& call, bool page) const;
 };
 
 // In the form of the API that the path belongs to.

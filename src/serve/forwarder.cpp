@@ -284,30 +284,15 @@ void Forwarder::place_copy(size_t copy, const std::string& base_url) {
 }
 
 std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
-  try {
-    if (auto answer = access_.preflight(call)) {
-      access_.allow_origin(call, *answer);
-      return answer;
-    }
-    // It is put behind the other server's address: "@somewhere/" would make another one of it.
-    if (!call.target.starts_with('/')) throw ApiError(400, "The target of a request must begin with a slash.");
-    if (call.path != "/health" && call.path != "/ping") access_.check_key(call);
-    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD") {
-      HttpAnswer answer = error_answer(call, ApiError(405, str(call.method.substr(0, 16), " is not possible here")));
-      answer.headers.emplace_back("Allow", "GET, HEAD, POST");
-      return answer;
-    }
-    static const std::set<std::string> of_one = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep",
-                                                 "/wake_up"};
-    if (transfers_->copies > 1 && of_one.count(call.path))
-      throw ApiError(501, str(call.path,
-                              " would change one of the copies of the model; name adapters when the server "
-                              "is started: --adapters NAME=DIR"));
-    if (draining_) throw ApiError(503, "The server is stopping; it takes no new requests.");
-    return std::nullopt;
-  } catch (const ApiError& e) {
-    return error_answer(call, e);
-  }
+  if (auto answer = access_.refused(call, /*page=*/false)) return answer;
+  static const std::set<std::string> of_one = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep",
+                                               "/wake_up"};
+  if (transfers_->copies > 1 && of_one.count(call.path))
+    return error_answer(call, ApiError(501, str(call.path,
+                                                " would change one of the copies of the model; name adapters when the "
+                                                "server is started: --adapters NAME=DIR")));
+  if (draining_) return error_answer(call, ApiError(503, "The server is stopping; it takes no new requests."));
+  return std::nullopt;
 }
 
 HttpAnswer Forwarder::broken(const HttpCall& call, int status, const std::string& why) {

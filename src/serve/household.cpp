@@ -93,20 +93,9 @@ void Household::refresh() {
 }
 
 std::optional<HttpAnswer> Household::admit(const HttpCall& call) {
-  try {
-    if (auto answer = spec_.access.preflight(call)) {
-      spec_.access.allow_origin(call, *answer);
-      return answer;
-    }
-    if (call.path != "/health" && call.path != "/ping" && call.path != "/") spec_.access.check_key(call);
-    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD")
-      throw ApiError(405, str(call.method.substr(0, 16), " is not possible here"));
-    if (!call.target.starts_with('/')) throw ApiError(400, "The target of a request must begin with a slash.");
-    if (draining_) throw ApiError(503, "The server is stopping; it takes no new requests.");
-    return std::nullopt;
-  } catch (const ApiError& error) {
-    return error_answer(call, error);
-  }
+  if (auto answer = spec_.access.refused(call, /*page=*/true)) return answer;
+  if (draining_) return error_answer(call, ApiError(503, "The server is stopping; it takes no new requests."));
+  return std::nullopt;
 }
 
 HttpAnswer Household::broken(const HttpCall& call, int status, const std::string& why) {

@@ -51,7 +51,7 @@ VisionSpec read_square(const Config& v, const TowerDefaults& d) {
   require(s.tile >= s.patch, Fault::Model, "config.json: vision_config: image_size ", s.tile,
           " is smaller than patch_size ", s.patch);
   s.norm = {NormKind::MeanAndBias, v.number("layer_norm_eps", d.eps)};
-  s.turned = false, s.table_side = s.tile / s.patch, s.table_form = TableForm::Cubic;
+  s.turned = false, s.table_side = s.tile / s.patch, s.table_cubic = true;
   VisionNames& n = s.names;
   n.patches = "embeddings.patch_embedding", n.table = "embeddings.position_embedding", n.blocks = "encoder.layers";
   n.norm1 = "layer_norm1", n.norm2 = "layer_norm2";
@@ -92,7 +92,7 @@ VisionSpec read_pixtral(const Config& v) {
   s.norm = {NormKind::Rms, 1e-5};
   const Json* rope = v.find("rope_parameters");
   s.turn_base = rope ? Config(*rope).number("rope_theta", 1e4) : v.number("rope_theta", 1e4);
-  s.turn_form = TurnForm::Alternate, s.qkv_bias = s.block_bias = false;
+  s.turns_alternate = true, s.qkv_bias = s.block_bias = false;
   VisionNames& n = s.names;
   n.patches = "patch_conv", n.norm_in = "ln_pre", n.blocks = "transformer.layers";
   n.norm1 = "attention_norm", n.norm2 = "ffn_norm";

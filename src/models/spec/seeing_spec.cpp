@@ -27,9 +27,7 @@ class VisionParts {
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
     add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
-    std::vector<int64_t> table = {cells + (n.first ? 1 : 0), s_.width};
-    if (s_.table_has_sides) table = {s_.table_side, s_.table_side, s_.width};
-    if (cells > 0 && !bare_table) add(Kind::Table, n.table, std::move(table), false);
+    if (cells > 0 && !bare_table) add(Kind::Table, n.table, {cells + (n.first ? 1 : 0), s_.width}, false);
     if (n.norm_in) norm(n.norm_in, s_.width);
     for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
     if (n.norm_out) norm(n.norm_out, s_.width);

@@ -64,14 +64,6 @@ struct VisionNames {
 // ones; their mean.
 enum class CellForm { Joined, ByNumber, Mean };
 
-// How a learned table of positions is brought to a picture's size: from four entries, corners on corners; from four and
-// from the sixteen around a patch's middle, the table's edges on the picture's edges.
-enum class TableForm { Corners, Linear, Cubic };
-
-// How rows and columns share a head's angles. Halves: first rows, then columns, of the same speeds; Alternate: of
-// speeds that take turns; Pairs: of each speed column and row, and the two numbers that turn together are neighbours.
-enum class TurnForm { Halves, Alternate, Pairs };
-
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
 struct VisionSpec {
@@ -94,7 +86,8 @@ struct VisionSpec {
   // Queries and keys are turned by the patch's row and column.
   bool turned = true;
   double turn_base = 1e4;
-  TurnForm turn_form = TurnForm::Halves;
+  // Rows and columns take turns in the angles' speeds; else both have all of the same ones.
+  bool turns_alternate = false;
   bool qkv_bias = true;
   // Of what follows attention, and of the feed-forward.
   bool block_bias = true;
@@ -106,9 +99,9 @@ struct VisionSpec {
   VisionNames names = {};
   // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.
   int64_t table_side = 0;
-  TableForm table_form = TableForm::Corners;
-  // In the file it has a dimension for each side; and it is added behind the norm before the first block.
-  bool table_has_sides = false, table_behind_norm = false;
+  // Interpolated from the sixteen entries around a patch's middle; false: from four, corners on corners.
+  bool table_cubic = false;
+  bool table_behind_norm = false;  // added behind the norm before the first block
   // Patches are normalised before cells of them are put together; and the norm, where it is not the tower's.
   bool merger_norm_first = true;
   std::optional<NormSpec> merger_norm = {};

@@ -59,13 +59,10 @@ Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side) 
   return out;
 }
 
-namespace {
-// Four entries around each patch, whose places along the table's sides are told for so many patches.
-TablePlaces between_four(const std::vector<Grid>& grids, int64_t merge, int64_t table_side,
-                         const std::function<std::vector<float>(int64_t)>& places) {
+TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
   TablePlaces out{std::vector<std::vector<int64_t>>(4), std::vector<std::vector<float>>(4)};
   for (const Grid& g : grids) {
-    const std::vector<float> down = places(g[1]), along = places(g[2]);
+    const std::vector<float> down = line(table_side - 1, g[1]), along = line(table_side - 1, g[2]);
     for (int64_t f = 0; f < g[0]; ++f)
       each_patch(g, merge, [&](int64_t r, int64_t c) {
         const float y = down[static_cast<size_t>(r)], x = along[static_cast<size_t>(c)];
@@ -79,20 +76,6 @@ TablePlaces between_four(const std::vector<Grid>& grids, int64_t merge, int64_t 
       });
   }
   return out;
-}
-}  // namespace
-
-TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
-  return between_four(grids, merge, table_side, [&](int64_t count) { return line(table_side - 1, count); });
-}
-
-TablePlaces table_linear(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
-  return between_four(grids, merge, table_side, [&](int64_t count) {
-    const float scale = static_cast<float>(table_side) / static_cast<float>(count);
-    std::vector<float> out;
-    for (int64_t i = 0; i < count; ++i) out.push_back(std::max(scale * (static_cast<float>(i) + 0.5F) - 0.5F, 0.0F));
-    return out;
-  });
 }
 
 namespace {

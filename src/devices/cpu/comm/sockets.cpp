@@ -204,8 +204,9 @@ void Peers::connect(const std::string& address, int port, int to, const std::str
   target.sin_family = AF_INET, target.sin_port = htons(static_cast<uint16_t>(port));
   const bool connected = s.is_open() && ::inet_pton(AF_INET, address.c_str(), &target.sin_addr) == 1 &&
                          ::connect(s.number(), reinterpret_cast<sockaddr*>(&target), sizeof target) == 0;
-  require(connected, Fault::Comm, me(), " cannot connect to ", name(to), " at ", address, ":", port, ": ", errno_text(),
-          "; a firewall between the machines? ", spec_.failure());
+  const std::string why = connected ? "" : errno_text();  // before spec_.failure() asks, and errno is of that
+  require(connected, Fault::Comm, me(), " cannot connect to ", name(to), " at ", address, ":", port, ": ", why,
+          "; a firewall between the machines? ", connected ? "" : spec_.failure());
   const std::string hello = token + str(spec_.rank, " ");
   const std::string padded = hello + std::string(kTokenBytes + 16 - hello.size(), ' ');
   const bool greeted =
