@@ -38,9 +38,15 @@ bool amx_granted() {
   return tile && bf16 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+// Clang 14 does not know the name "f16c" in __builtin_cpu_supports.
+bool converts_halves() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
+}
+
 Found ask_processor() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !converts_halves())
     return {Isa::Generic, false};
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
