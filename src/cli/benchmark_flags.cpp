@@ -30,10 +30,11 @@ EvalOptions BenchmarkFlags::evaluation(const ModelOptions& model, const Template
   if (eval_limit) flags.set("eval_limit", *eval_limit);
   flags.set("eval_run_code", eval_run_code);
   eval.eval_dataset_args = eval_dataset_args, eval.eval_generation_config = eval_generation_config;
-  eval.use_hf = model.use_hf, eval.hub_token = model.hub_token, eval.dry_run = rehearsed;
+  eval.infer.model.use_hf = model.use_hf, eval.infer.model.hub_token = model.hub_token,
+  eval.infer.common.dry_run = rehearsed;
   eval.resolve(flags);
   eval.check();
-  static_cast<TemplateOptions&>(eval) = prompt;
+  eval.infer.prompt = prompt;
   return eval;
 }
 

@@ -64,6 +64,14 @@ struct Command {
 
 void register_command(Command command);
 
+// A command that is another one and more has that one's options as inner().
+template <class Options>
+bool is_dry_run(Options& options) {
+  if constexpr (requires { options.inner(); }) return is_dry_run(options.inner());
+  if constexpr (requires { options.common; }) return options.common.dry_run;
+  return false;
+}
+
 // Options, and what a command does with them; members that the options lack are left out.
 template <class Options>
 std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> options, int (*run)(const Options&)) {
@@ -81,11 +89,7 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
   if constexpr (requires { options->ranks(); }) instance->ranks = [options] { return options->ranks(); };
   if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
   instance->run = [options, run] { return run(*options); };
-  instance->is_dry = [options] {
-    if constexpr (requires { options->dry_run; }) return options->dry_run;
-    if constexpr (requires { options->common.dry_run; }) return options->common.dry_run;
-    return false;
-  };
+  instance->is_dry = [options] { return is_dry_run(*options); };
   if constexpr (requires(OptionTable & v) { options->prepare_plan(v, 1); }) instance->planned = Planned::of(options);
   instance->rehearse = [options](Rehearsal& r) {
     if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
@@ -95,9 +99,10 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
 
 template <class Options>
 struct RegisterCommand {
-  RegisterCommand(CommandInfo info, int (*run)(const Options&)) {
-    register_command({std::move(info), [run](const std::vector<std::string>&) {
-                        return command_instance(std::make_shared<Options>(), run);
+  // `usual`: what the options are before anything is said.
+  RegisterCommand(CommandInfo info, int (*run)(const Options&), const Options& usual = {}) {
+    register_command({std::move(info), [run, usual](const std::vector<std::string>&) {
+                        return command_instance(std::make_shared<Options>(usual), run);
                       }});
   }
 };

@@ -25,11 +25,11 @@
 namespace apus {
 
 void DeployOptions::fields(OptionTable& v) {
-  ModelOptions::fields(v);
+  model.fields(v);
   quantise.honour(v);
-  TaskOptions::fields(v, *this);
-  PlacementOptions::fields(v);
-  AdapterOptions::fields(v);
+  task.fields(v, model);
+  placement.fields(v);
+  adapters.fields(v);
   v.group("Server");
   v.at("adapters").help =
       "adapters that clients ask for by name: NAME=DIR, several if wanted. Without NAME= one is called as the folder "
@@ -108,10 +108,10 @@ void DeployOptions::fields(OptionTable& v) {
   v.refuse({"dataset", "val_dataset", "strict", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"},
            "requests bring the questions; `apus infer` answers files");
   plain_rows_fields(v);
-  TemplateOptions::fields(v);
-  GenerationOptions::fields(v);
+  prompt.fields(v);
+  answers.fields(v);
   for (const char* name : {"stream", "logprobs", "top_logprobs"}) v.at(name).refused("each request says it for itself");
-  EngineOptions::fields(v);
+  engine.fields(v);
   v.at("vllm_tensor_parallel_size")
       .honoured(&vllm_tensor_parallel_size, "with vllm: devices that share each layer")
       .at_least(1);
@@ -129,9 +129,9 @@ void DeployOptions::fields(OptionTable& v) {
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
     v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
-  RankOptions::fields(v);
-  copies_field(v, "requests go to the one that has the fewest");
-  RunOptions::fields(v);
+  mesh.fields(v);
+  mesh.copies_field(v, "requests go to the one that has the fewest");
+  common.fields(v);
 }
 
 ServedAdapter* DeployOptions::unnamed_adapter() {
@@ -141,8 +141,8 @@ ServedAdapter* DeployOptions::unnamed_adapter() {
 // Of the model and of each adapter, before a hub's id becomes a folder of the cache.
 void DeployOptions::name_models() {
   std::string own;
-  if (!model.empty()) {
-    const auto folder = std::filesystem::absolute(model).lexically_normal();
+  if (!model.model.empty()) {
+    const auto folder = std::filesystem::absolute(model.model).lexically_normal();
     own = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   }
   if (ServedAdapter* const only = unnamed_adapter(); only && served_model_name && *served_model_name != own)
@@ -160,8 +160,8 @@ void DeployOptions::take_foreign_backend(OptionTable& v) {
                         ": Apus's own engine serves, which batches continuously with a paged cache as it does; "
                         "--use_installed_backend true starts that program"));
   infer_backend = "engine";
-  foreign_tensor = vllm_tensor_parallel_size ? vllm_tensor_parallel_size : sglang_tp_size;
-  if (vllm_data_parallel_size && !v.given("data_parallel_size")) data_parallel_size = *vllm_data_parallel_size;
+  mesh.foreign_tensor = vllm_tensor_parallel_size ? vllm_tensor_parallel_size : sglang_tp_size;
+  if (vllm_data_parallel_size && !v.given("data_parallel_size")) mesh.data_parallel_size = *vllm_data_parallel_size;
   for (const char* name : {"vllm_pipeline_parallel_size", "vllm_engine_kwargs", "sglang_engine_kwargs"})
     if (v.given(name))
       v.notes.push_back(str("--", name, " has no effect: it is of that program; --device_map auto spreads a model"));
@@ -176,27 +176,28 @@ void DeployOptions::resolve(OptionTable& v) {
       v.notes.push_back(str("--", name, " has no effect without --models"));
   take_foreign_backend(v);
   if (upstream()) note_idle_flags(*this, v);
-  before_resolve(v);
-  served = served_adapters(adapters);
-  adapters.clear();
-  for (ServedAdapter& each : served) adapters.push_back(each.folder = adapter_meant(each.folder, v));
-  take_settings(v, *this);
-  after_resolve(v, *this);
+  task.before_resolve(v);
+  served = served_adapters(adapters.folders);
+  adapters.folders.clear();
+  for (ServedAdapter& each : served) adapters.folders.push_back(each.folder = adapter_meant(each.folder, v));
+  adapters.take_settings(v, model);
+  task.after_resolve(v, model);
   name_models();
-  HubFlags::resolve();
-  RankOptions::resolve(v);
-  TemplateOptions::resolve(v);
-  if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
+  model.HubFlags::resolve();
+  mesh.resolve(v);
+  prompt.resolve(v);
+  if (const std::string stop = AgentTemplate::stop_of(prompt.agent_template); !stop.empty())
+    answers.stop_words.push_back(stop);
   if (infer_backend == "transformers") infer_backend = "pt";
   if (!api_key)
     if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
 }
 
 void DeployOptions::check_models() const {
-  require(model.empty() && served.empty(), Fault::Usage,
+  require(model.model.empty() && served.empty(), Fault::Usage,
           "--models serves a folder of models: --model and --adapters serve one; give either");
   require(
-      !upstream() && ranks_of_all() == 1 && copies() == 1, Fault::Usage,
+      !upstream() && mesh.ranks_of_all() == 1 && copies() == 1, Fault::Usage,
       "--models runs each model in one process of this program: leave out --infer_backend, --data_parallel_size and "
       "--tensor_model_parallel_size");
   require(std::filesystem::is_directory(models), Fault::Usage, "--models ", models, " is not a folder here");
@@ -219,34 +220,35 @@ void DeployOptions::check() const {
                       !vllm_server_base_url.empty();
   require(upstream() || !theirs, Fault::Usage,
           "flags of another program's server need --infer_backend vllm or sglang with --use_installed_backend true");
-  require(!upstream() || !placed(), Fault::Usage,
+  require(!upstream() || !placement.placed(), Fault::Usage,
           "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by "
           "--vllm_tensor_parallel_size");
-  PlacementOptions::check(*this);
-  RankOptions::check(*this, *this, quantise.any());
-  require(!upstream() || ranks_of_all() == 1, Fault::Usage,
+  placement.check(model);
+  mesh.check(model, placement, quantise.any());
+  require(!upstream() || mesh.ranks_of_all() == 1, Fault::Usage,
           "--tensor_model_parallel_size, --expert_model_parallel_size and --data_parallel_size are of --infer_backend "
           "engine; the other server takes --vllm_tensor_parallel_size, --vllm_data_parallel_size or --sglang_tp_size");
   require(
-      data_parallel_size == 1 || (device.find(':') == std::string::npos && !placed()), Fault::Usage,
+      mesh.data_parallel_size == 1 || (model.device.find(':') == std::string::npos && !placement.placed()),
+      Fault::Usage,
       "--data_parallel_size puts each copy of the model on devices of its own: give --device the kind alone, and no "
       "--device_map");
-  if (const auto plan = read_launch(process_environment()); plan && data_parallel_size > 1)
-    require(plan->ranks * plan->nodes == ranks_of_all(), Fault::Usage, "NPROC_PER_NODE=", plan->ranks,
-            " in the environment, and --data_parallel_size ", data_parallel_size, " needs ", ranks_of_all(),
+  if (const auto plan = read_launch(process_environment()); plan && mesh.data_parallel_size > 1)
+    require(plan->ranks * plan->nodes == mesh.ranks_of_all(), Fault::Usage, "NPROC_PER_NODE=", plan->ranks,
+            " in the environment, and --data_parallel_size ", mesh.data_parallel_size, " needs ", mesh.ranks_of_all(),
             " processes, which it starts itself: unset it");
   require(!upstream() || !quantise.any(), Fault::Usage,
           "--quant_method is of --infer_backend engine; the other server takes its own by --vllm_engine_kwargs or "
           "--sglang_engine_kwargs");
   quantise.check();
   require(
-      drafting.spec().tokens == 0 || !upstream(), Fault::Usage,
+      engine.drafting.spec().tokens == 0 || !upstream(), Fault::Usage,
       "--speculative_config, --num_speculative_tokens, --speculative_ngram and --draft_model are of --infer_backend "
       "engine; the other server is told by --vllm_engine_kwargs or --sglang_engine_kwargs");
   if (!upstream())
-    ModelOptions::check();
+    model.check();
   else if (vllm_server_base_url.empty()) {
-    require(!model.empty(), Fault::Usage, "--model is needed: ", infer_backend,
+    require(!model.model.empty(), Fault::Usage, "--model is needed: ", infer_backend,
             " is started with it; for a server that runs already give --vllm_server_base_url");
     require(program_on_path(infer_backend).has_value(), Fault::Usage, "--infer_backend ", infer_backend,
             ": there is no '", infer_backend, "' on PATH. Install it (pip install ", infer_backend,
@@ -258,9 +260,9 @@ void DeployOptions::check() const {
 }
 
 int64_t DeployOptions::copies() const {
-  if (upstream() || data_parallel_size > 1) return upstream() ? 1 : data_parallel_size;
+  if (upstream() || mesh.data_parallel_size > 1) return upstream() ? 1 : mesh.data_parallel_size;
   const auto plan = read_launch(process_environment());
-  return plan && plan->nodes == 1 ? std::max<int64_t>(1, plan->ranks / ranks_of_copy()) : 1;
+  return plan && plan->nodes == 1 ? std::max<int64_t>(1, plan->ranks / mesh.ranks_of_copy()) : 1;
 }
 
 std::filesystem::path DeployOptions::ranks_dir() const {
@@ -270,14 +272,14 @@ std::filesystem::path DeployOptions::ranks_dir() const {
 }
 
 void DeployOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  RankOptions::prepare_plan(v, *this, *this, quantise.any(), devices);
+  mesh.prepare_plan(v, model, placement, quantise.any(), devices);
 }
 
 PlanSpec DeployOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
-  PlanSpec spec = inference_spec(*this, *this, config, facts);
+  PlanSpec spec = inference_spec(model, engine, config, facts);
   spec.command = "deploy";
   hold_quantised(spec, config, quantise);
-  lay_out(spec, devices);
+  mesh.lay_out(spec, devices);
   return spec;
 }
 
@@ -288,12 +290,12 @@ void DeployOptions::rehearse(Rehearsal& r) const {
       r.right(each.name, str("about ", bytes_text(each.bytes), " while it is loaded"));
     return r.right("memory", str(bytes_text(memory_for_models(*this)), " for those that are loaded"));
   }
-  const Json config = r.model(model);
-  r.adapters(adapters);
-  r.tokenizer(model);
-  if (use_chat_template) r.chat_template(chat_template, model);
-  if (placed()) return r.placement({*this, *this, this, ""});
-  r.plan(plan_spec(config, device_facts(device)));
+  const Json config = r.model(model.model);
+  r.adapters(adapters.folders);
+  r.tokenizer(model.model);
+  if (prompt.use_chat_template) r.chat_template(prompt.chat_template, model.model);
+  if (placement.placed()) return r.placement({model, placement, &engine, ""});
+  r.plan(plan_spec(config, device_facts(model.device)));
 }
 
 std::string served_at(const DeployOptions& o, int port) {

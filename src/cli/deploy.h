@@ -14,15 +14,16 @@ class Rehearsal;  // cli/rehearsal.h
 struct DeviceFacts;
 struct PlanSpec;
 
-struct DeployOptions : ModelOptions,
-                       PlacementOptions,
-                       AdapterOptions,
-                       TemplateOptions,
-                       GenerationOptions,
-                       EngineOptions,
-                       TaskOptions,
-                       RankOptions,
-                       RunOptions {
+struct DeployOptions {
+  ModelOptions model;
+  PlacementOptions placement;
+  AdapterOptions adapters;
+  TemplateOptions prompt;
+  GenerationOptions answers;
+  EngineOptions engine;
+  TaskOptions task;
+  RankOptions mesh;
+  RunOptions common;
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   std::string host = "127.0.0.1";
   int64_t port = 8000;
@@ -65,10 +66,10 @@ struct DeployOptions : ModelOptions,
   void resolve(OptionTable& v);
   void check() const;
   void fetch() {
-    if (upstream() || model.empty()) return;  // there it may be a name that the other program knows
-    ModelOptions::fetch();
-    TaskOptions::settle(*this, *this, served.empty() ? "" : served.front().folder);
-    RankOptions::settle(*this);
+    if (upstream() || model.model.empty()) return;  // there it may be a name that the other program knows
+    model.fetch();
+    task.settle(model, prompt, served.empty() ? "" : served.front().folder);
+    mesh.settle(model);
   }
   // Of the model: those that --data_parallel_size asks for, or for which NPROC_PER_NODE has processes.
   int64_t copies() const;
@@ -77,7 +78,7 @@ struct DeployOptions : ModelOptions,
   void prepare_plan(OptionTable& v, int64_t devices);
   PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
   // Copies start their own.
-  int64_t ranks() const { return upstream() ? 1 : copies() > 1 ? 0 : ranks_of_copy(); }
+  int64_t ranks() const { return upstream() ? 1 : copies() > 1 ? 0 : mesh.ranks_of_copy(); }
   std::filesystem::path ranks_dir() const;
 
  private:

@@ -68,11 +68,11 @@ void Copy::start() {
                          .cores = cores};
   for (const char* name : {"NPROC_PER_NODE", "NNODES", "NODE_RANK"})
     spec.environment[name] = spec.environment[str("PET_", name)] = std::nullopt;
-  spec.environment[kFirstDeviceVariable] = str(number_ * o_.ranks_of_copy());
+  spec.environment[kFirstDeviceVariable] = str(number_ * o_.mesh.ranks_of_copy());
   spec.environment[kCopyVariable] = str(number_);
   if (!std::getenv("OMP_NUM_THREADS"))
     spec.environment["OMP_NUM_THREADS"] =
-        str(std::max<int64_t>(1, static_cast<int64_t>(cores.size()) / o_.ranks_of_copy()));
+        str(std::max<int64_t>(1, static_cast<int64_t>(cores.size()) / o_.mesh.ranks_of_copy()));
   child_ = std::make_unique<ChildServer>(spec);
   state_ = State::Starting, since_.restart();
 }

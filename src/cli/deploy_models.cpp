@@ -26,7 +26,7 @@ constexpr double kShareOfMemory = 0.8;  // that all loaded models may use, where
 constexpr double kUsualCache = 2;       // GiB of keys and values of each, for the same reason
 constexpr double kGiB = 1 << 30;
 
-double cache_gb(const DeployOptions& o) { return o.kv_cache_gb.value_or(kUsualCache); }
+double cache_gb(const DeployOptions& o) { return o.engine.kv_cache_gb.value_or(kUsualCache); }
 
 class ModelProcess : public HouseServer {
  public:
@@ -76,7 +76,7 @@ std::vector<HouseModel> models_to_deploy(const DeployOptions& o) {
 
 int64_t memory_for_models(const DeployOptions& o) {
   if (o.models_memory_gb) return static_cast<int64_t>(*o.models_memory_gb * kGiB);
-  return static_cast<int64_t>(kShareOfMemory * device_facts(o.device).memory);
+  return static_cast<int64_t>(kShareOfMemory * device_facts(o.model.device).memory);
 }
 
 std::vector<std::string> model_command(std::vector<std::string> words, const HouseModel& model, int port,

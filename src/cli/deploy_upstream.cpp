@@ -105,18 +105,18 @@ std::vector<std::string> upstream_command(const DeployOptions& o, const std::str
   const bool vllm = o.infer_backend == "vllm";
   std::vector<std::string> words = {program, "serve"};
   const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
-  vllm ? words.push_back(o.model) : add("--model-path", o.model);
+  vllm ? words.push_back(o.model.model) : add("--model-path", o.model.model);
   add("--host", "127.0.0.1");
   add("--port", std::to_string(port));
-  add("--served-model-name", o.served_model_name.value_or(o.model));
-  if (o.torch_dtype) add("--dtype", *o.torch_dtype);
-  if (o.max_model_len) add(vllm ? "--max-model-len" : "--context-length", std::to_string(*o.max_model_len));
-  add(vllm ? "--max-num-seqs" : "--max-running-requests", std::to_string(o.engine.max_sequences));
-  add(vllm ? "--gpu-memory-utilization" : "--mem-fraction-static", str(o.engine.memory_fraction));
-  add(vllm ? "--seed" : "--random-seed", std::to_string(o.seed));
-  if (const Json wishes = generation_config(o); vllm && !wishes.empty())
+  add("--served-model-name", o.served_model_name.value_or(o.model.model));
+  if (o.model.torch_dtype) add("--dtype", *o.model.torch_dtype);
+  if (o.model.max_model_len) add(vllm ? "--max-model-len" : "--context-length", std::to_string(*o.model.max_model_len));
+  add(vllm ? "--max-num-seqs" : "--max-running-requests", std::to_string(o.engine.spec.max_sequences));
+  add(vllm ? "--gpu-memory-utilization" : "--mem-fraction-static", str(o.engine.spec.memory_fraction));
+  add(vllm ? "--seed" : "--random-seed", std::to_string(o.common.seed));
+  if (const Json wishes = generation_config(o.answers); vllm && !wishes.empty())
     add("--override-generation-config", json_text(wishes));
-  if (!o.chat_template.empty()) add("--chat-template", o.chat_template);
+  if (!o.prompt.chat_template.empty()) add("--chat-template", o.prompt.chat_template);
   const auto& tp = vllm ? o.vllm_tensor_parallel_size : o.sglang_tp_size;
   if (tp) add(vllm ? "--tensor-parallel-size" : "--tp-size", std::to_string(*tp));
   if (vllm && o.vllm_pipeline_parallel_size)

@@ -15,7 +15,7 @@ void DevicesOptions::fields(OptionTable& v) {
   v("json", json, "print JSON");
   v("ops", ops, "which fused operators run as the device's own kernels, and which as the reference");
   v("root", root, "look at the machine whose files are below this folder");
-  RunOptions::fields(v);
+  common.fields(v);
 }
 
 namespace {

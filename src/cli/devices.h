@@ -6,7 +6,8 @@
 
 namespace apus {
 
-struct DevicesOptions : RunOptions {
+struct DevicesOptions {
+  RunOptions common;
   bool json = false;
   bool ops = false;  // which fused operators are the device's own
   std::string root = "/";

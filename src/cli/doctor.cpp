@@ -52,7 +52,7 @@ void DoctorOptions::fields(OptionTable& v) {
       .at_most(86400);
   v("output_dir", output_dir, "a folder whose disk is looked at too");
   v("root", root, "look at the machine whose files are below this folder");
-  RunOptions::fields(v);
+  common.fields(v);
 }
 
 void DoctorOptions::check() const {

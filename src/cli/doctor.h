@@ -13,7 +13,8 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct DoctorOptions : RunOptions {
+struct DoctorOptions {
+  RunOptions common;
   // A log to explain instead of looking at the machine; "-": standard input.
   std::string explain;
   bool json = false;

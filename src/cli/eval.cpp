@@ -140,7 +140,7 @@ void EvalOptions::fields(OptionTable& v) {
       .choices({"Native", "OpenCompass", "VLMEvalKit"});
   v.no_effect({"local_dataset"}, "rows are looked for here, then on the hub");
   v.refuse({"extra_eval_args"}, "these are another program's; the flags of this command say what is possible");
-  InferOptions::fields(v);
+  infer.fields(v);
   v.at("base_url").alias("eval_url");
   v.at("max_concurrency").alias("eval_num_proc");
   for (const char* name : {"val_dataset", "load_data_args", "val_dataset_sample", "metric", "columns",
@@ -149,7 +149,7 @@ void EvalOptions::fields(OptionTable& v) {
   v.at("result_path").refused("--eval_output_dir says where the results go");
   v.at("data_parallel_size").refused("one copy answers here; several: `apus deploy` with it, and --eval_url of that");
   v.at("stream").target = {}, v.at("stream").no_effect = "answers are judged, not shown";
-  temperature = 0;
+  infer.answers.temperature = 0;
   v.at("temperature").default_text.clear();
 }
 
@@ -170,14 +170,14 @@ void EvalOptions::resolve(OptionTable& v) {
   take_generation_config(v);
   if (eval_backend == "OpenCompass")
     v.notes.push_back("--eval_backend OpenCompass: the program's own evaluation asks and judges");
-  if (!base_url.empty()) {
-    infer_backend = "client";
-    if (const size_t at = base_url.find("/chat/completions"); at != std::string::npos) base_url.resize(at);
+  if (!infer.base_url.empty()) {
+    infer.infer_backend = "client";
+    if (const size_t at = infer.base_url.find("/chat/completions"); at != std::string::npos) infer.base_url.resize(at);
   }
   folder = (fs::path(eval_output_dir) / local_time("%Y%m%d-%H%M%S")).string();
-  val_dataset = {(fs::path(folder) / "questions.jsonl").string()};
-  result_path = (fs::path(folder) / "answers.jsonl").string();
-  InferOptions::resolve(v);
+  infer.val_dataset = {(fs::path(folder) / "questions.jsonl").string()};
+  infer.result_path = (fs::path(folder) / "answers.jsonl").string();
+  infer.resolve(v);
 }
 
 void EvalOptions::check() const {
@@ -211,11 +211,11 @@ void EvalOptions::check() const {
               "--eval_dataset_args: ", name, "'s rows have no answers that could stand as examples");
     }
   }
-  require(eval_method != "logprobs" || base_url.empty(), Fault::Usage,
+  require(eval_method != "logprobs" || infer.base_url.empty(), Fault::Usage,
           "--eval_method logprobs needs the model itself: servers of chats do not tell how likely a given text is");
-  require(num_samples == 1 || (eval_method == "generate" && temperature.value_or(0) > 0), Fault::Usage,
+  require(num_samples == 1 || (eval_method == "generate" && infer.answers.temperature.value_or(0) > 0), Fault::Usage,
           "--num_samples ", num_samples, " needs --temperature above 0: without chance all answers are the same");
-  InferOptions::check();
+  infer.check();
 }
 
 Json EvalOptions::settings_of(size_t set) const {
@@ -233,16 +233,17 @@ void EvalOptions::read_set(size_t set) {
     if (source.empty() && settings.contains(key)) source = settings[key].get<std::string>();
   const bool own = source.empty();
   if (own) {
-    source = use_hf ? benchmark.huggingface : benchmark.modelscope;
+    source = infer.model.use_hf ? benchmark.huggingface : benchmark.modelscope;
     if (*benchmark.subset) source += std::string(":") + benchmark.subset;
-    if (dry_run) return;
+    if (infer.common.dry_run) return;
   }
   const std::vector<std::string> groups = settings.value("subset_list", std::vector<std::string>());
-  const auto files = dataset_files(parse_dataset_ref(source), hub_datasets(use_hf, hub_token.value_or("")));
+  const auto files =
+      dataset_files(parse_dataset_ref(source), hub_datasets(infer.model.use_hf, infer.model.hub_token.value_or("")));
   // What `use` is told of every row, until it has enough.
   const auto each_row = [&](const std::vector<fs::path>& some, const std::function<bool(BenchmarkItem, Json)>& use) {
     for (const fs::path& file : some) {
-      const auto reader = open_reader(file, encoding);
+      const auto reader = open_reader(file, infer.encoding);
       for (Row row; reader->next(row);) {
         BenchmarkItem item;
         try {
@@ -285,16 +286,16 @@ void EvalOptions::read_questions() {
 
 void EvalOptions::fetch() {
   read_questions();
-  if (!client()) ModelOptions::fetch();
-  if (dry_run) return;
+  if (!infer.client()) infer.model.fetch();
+  if (infer.common.dry_run) return;
   make_writable_dir(folder);
-  LineWriter out(val_dataset[0]);
+  LineWriter out(infer.val_dataset[0]);
   for (size_t i = 0; i < questions.size(); ++i)
     for (int64_t sample = 0; sample < num_samples; ++sample)
       out.write(json_text({{"messages", messages_of(questions[i])},
                            {kRow, i * static_cast<size_t>(num_samples) + static_cast<size_t>(sample)}}));
   out.close();
-  rows = question_sets();
+  infer.rows = infer.question_sets();
 }
 
 void EvalOptions::rehearse(Rehearsal& r) const {
@@ -304,11 +305,11 @@ void EvalOptions::rehearse(Rehearsal& r) const {
     r.right("questions", str(eval_dataset[set], ": ", count > 0 ? str(count) : "of the hub, read when it runs"));
   }
   r.output(folder);
-  if (client()) return;
-  r.model(model);
-  r.adapters(adapters);
-  r.tokenizer(model);
-  if (use_chat_template) r.chat_template(chat_template, model);
+  if (infer.client()) return;
+  r.model(infer.model.model);
+  r.adapters(infer.adapters.folders);
+  r.tokenizer(infer.model.model);
+  if (infer.prompt.use_chat_template) r.chat_template(infer.prompt.chat_template, infer.model.model);
 }
 
 namespace {
@@ -346,16 +347,16 @@ class Running {
 // The answers, num_samples for each question; empty: none came. `marks`: of those that came now.
 std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks) {
   Running running(o, marks);
-  InferOptions infer = o;
+  InferOptions infer = o.infer;
   infer.on_answer = [&running](const Json& row, const std::string& answer) { running.hear(row, answer); };
-  if (o.client())
+  if (o.infer.client())
     infer_client(infer);
   else
     run_heavy("infer", &infer);
   std::vector<std::string> answers(o.questions.size() * static_cast<size_t>(o.num_samples));
-  LineReader in(o.result_path);
+  LineReader in(o.infer.result_path);
   for (std::string line; in.next(line);) {
-    const Json record = parse_json(line, str(o.result_path, ":", in.number()));
+    const Json record = parse_json(line, str(o.infer.result_path, ":", in.number()));
     const auto row = record.value(kRow, int64_t{-1});
     if (row >= 0 && row < static_cast<int64_t>(answers.size()))
       answers[static_cast<size_t>(row)] = record.value("response", std::string());
@@ -365,8 +366,8 @@ std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks)
 
 // Rows for `score`: each choice behind its question, of which only the choice counts.
 void write_choices(const EvalOptions& o, const std::string& path) {
-  const auto tokenizer = Tokenizer::load(o.model);
-  const Chat chat(o.model, tokenizer, o);
+  const auto tokenizer = Tokenizer::load(o.infer.model.model);
+  const Chat chat(o.infer.model.model, tokenizer, o.infer.prompt);
   LineWriter out(path);
   for (const EvalOptions::Question& q : o.questions) {
     const bool continues = benchmark_named(named_rows(o.eval_dataset[q.set]).first).continues;
@@ -390,11 +391,11 @@ void write_choices(const EvalOptions& o, const std::string& path) {
 // compared by their mean over bytes.
 std::vector<std::string> likeliest(const EvalOptions& o) {
   ScoreOptions score;
-  static_cast<ModelOptions&>(score) = o;
-  static_cast<PlacementOptions&>(score) = o;
-  static_cast<AdapterOptions&>(score) = o;
-  static_cast<TemplateOptions&>(score) = o;
-  static_cast<RunOptions&>(score) = o;
+  score.model = o.infer.model;
+  score.placement = o.infer.placement;
+  score.adapters = o.infer.adapters;
+  score.prompt = o.infer.prompt;
+  score.common = o.infer.common;
   score.dataset = {(fs::path(o.folder) / "choices.jsonl").string()};
   score.result_path = (fs::path(o.folder) / "choices-scored.jsonl").string();
   write_choices(o, score.dataset[0]);
@@ -426,8 +427,9 @@ int run(const EvalOptions& o) {
   write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers, marks, true);
   const auto none = std::count(answers.begin(), answers.end(), "");
   if (none > 0) log_warning(none, " answers are missing, which count as wrong ones");
-  Json report = {
-      {"model", o.model.empty() ? o.base_url : o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
+  Json report = {{"model", o.infer.model.model.empty() ? o.infer.base_url : o.infer.model.model},
+                 {"method", o.eval_method},
+                 {"scores", Json::array()}};
   std::vector<std::vector<std::string>> table = {{"set", "subset", "metric", "rows", "score"}};
   for (const EvalScore& s : eval_scores(o, marks)) {
     table.push_back({s.set, s.group.empty() ? "all" : s.group, s.metric, std::to_string(s.count), fixed(s.score)});

@@ -7,11 +7,13 @@
 #include <map>
 
 #include "cli/infer.h"
+#include "plan/plan.h"
 #include "reward/benchmark.h"
 
 namespace apus {
 
-struct EvalOptions : InferOptions {
+struct EvalOptions {
+  InferOptions infer;                     // how they are asked
   std::vector<std::string> eval_dataset;  // name, or name=files
   Json eval_dataset_args;                 // {name: {"dataset_id", "subset_list", "few_shot_num"}}
   std::optional<int64_t> eval_limit;      // rows of each set
@@ -37,6 +39,13 @@ struct EvalOptions : InferOptions {
   void read_questions();
   void fetch();
   void rehearse(Rehearsal& r) const;
+  InferOptions& inner() { return infer; }
+  int64_t ranks() const { return infer.ranks(); }
+  std::filesystem::path ranks_dir() const { return infer.ranks_dir(); }
+  void prepare_plan(OptionTable& v, int64_t devices) { infer.prepare_plan(v, devices); }
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
+    return infer.plan_spec(config, device, devices);
+  }
 
  private:
   void take_generation_config(OptionTable& v);

@@ -51,7 +51,7 @@ void ExportOptions::fields(OptionTable& v) {
       .shown_default("the base's");
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
   v("exist_ok", exist_ok, "replace what is in the way of the output").common();
-  HubFlags::fields(v);
+  hub.fields(v);
   v.no_effect({"device_map", "max_memory", "device"},
               "tensors are merged one at a time on the processor; no device is filled");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
@@ -97,14 +97,14 @@ void ExportOptions::fields(OptionTable& v) {
            "checkpoints are HuggingFace's: apus megatron export takes these flags, and writes such a folder");
   push.commit_message = "update files";
   push.fields(v);
-  DataOptions::fields(v);
-  training_template_fields(v, *this, *this);
-  RunOptions::fields(v);
+  data.fields(v);
+  training_template_fields(v, prompt, data);
+  common.fields(v);
 }
 
 void ExportOptions::resolve(OptionTable& v) {
-  TemplateOptions::resolve(v);
-  HubFlags::resolve();
+  prompt.resolve(v);
+  hub.resolve();
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (quantise.method && !calibrates())
     for (const char* name : {"dataset", "quant_n_samples", "quant_batch_size", "group_size"})
@@ -170,7 +170,7 @@ void ExportOptions::take_settings_of(const fs::path& adapter, OptionTable& v) {
 
 void ExportOptions::fetch() {
   named = model;
-  model = fetched_model(model);
+  model = hub.fetched_model(model);
   if (rope_scaling.empty() && new_special_tokens.empty()) return;
   model = adapted_folder(model, {rope_scaling, max_model_len, listed_tokens(new_special_tokens)}).string();
 }
@@ -222,14 +222,15 @@ void ExportOptions::check() const {
   if (quantise.any()) return check_quantise();
   if (to_hf) return check_anew();
   if (converts()) {
-    require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written in another form");
+    require(HubFlags::is_model(model), Fault::Usage,
+            "--model is needed: the checkpoint that is written in another form");
     return check_output();
   }
-  require(is_model(model), Fault::Usage,
+  require(HubFlags::is_model(model), Fault::Usage,
           "--model is needed: the checkpoint whose tokenizer and chat template the rows are encoded with");
-  require(!dataset.empty(), Fault::Usage, "--dataset is needed: files, folders or hub ids of the rows to encode");
-  require(!streaming, Fault::Usage, "--streaming true: a cached dataset is written as a whole");
-  DataOptions::check();
+  require(!data.dataset.empty(), Fault::Usage, "--dataset is needed: files, folders or hub ids of the rows to encode");
+  require(!data.streaming, Fault::Usage, "--streaming true: a cached dataset is written as a whole");
+  data.check();
   check_output();
 }
 
@@ -248,7 +249,8 @@ void ExportOptions::check_merge() const {
   for (const std::string& dir : adapters)
     require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, " is no adapter: it holds no adapter_config.json",
             fs::exists(fs::path(dir) / "config.json") ? ". It is a whole model: give it with --model" : "");
-  require(is_model(model), Fault::Usage, "the base model '", model, "' is not a folder here; give it with --model");
+  require(HubFlags::is_model(model), Fault::Usage, "the base model '", model,
+          "' is not a folder here; give it with --model");
   require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage,
           "--adapter_weights needs one number for each of the ", adapters.size(), " adapters");
   check_output();
@@ -259,7 +261,7 @@ void ExportOptions::check_merge() const {
 void ExportOptions::check_anew() const {
   require(adapters.size() <= 1, Fault::Usage, "--to_hf true writes one adapter anew: give one of --adapters");
   if (adapters.empty())
-    require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written anew");
+    require(HubFlags::is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written anew");
   else
     require(is_adapter_dir(adapters[0]), Fault::Usage, "--adapters ", adapters[0],
             " is no adapter: it holds no adapter_config.json");
@@ -276,10 +278,10 @@ void ExportOptions::check_calibration() const {
   require(quant_batch_size != 0, Fault::Usage, "--quant_batch_size 0: give a number of blocks, or -1 for all of them");
   require(!desc_act || quant::calibrated_making(method)->by_importance, Fault::Usage,
           "--desc_act is not possible with --quant_method ", method, ", which rounds all columns at once");
-  require(!dataset.empty(), Fault::Usage, "--quant_method ", method,
+  require(!data.dataset.empty(), Fault::Usage, "--quant_method ", method,
           " needs --dataset: rows like those that the model will answer, to calibrate with");
-  require(!streaming, Fault::Usage, "--streaming true: rows for calibration are read as a whole");
-  DataOptions::check();
+  require(!data.streaming, Fault::Usage, "--streaming true: rows for calibration are read as a whole");
+  data.check();
 }
 
 void ExportOptions::check_quantise() const {
@@ -288,7 +290,7 @@ void ExportOptions::check_quantise() const {
   else
     require(!desc_act, Fault::Usage, "--desc_act is for --quant_method ", join(quant::calibrated_methods())),
         quantise.check();
-  require(is_model(model), Fault::Usage, "--model is needed: the checkpoint to quantise");
+  require(HubFlags::is_model(model), Fault::Usage, "--model is needed: the checkpoint to quantise");
   require(adapters.empty(), Fault::Usage, "--adapters: merge them first (--merge_lora true), then quantise the result");
   require(!torch_dtype, Fault::Usage, "--torch_dtype: what is not quantised keeps its format");
   require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
@@ -296,11 +298,11 @@ void ExportOptions::check_quantise() const {
 }
 
 void ExportOptions::rehearse(Rehearsal& r) const {
-  push.rehearse(r, *this);
+  push.rehearse(r, hub);
   if (only_pushes()) return;
   if (to_cached_dataset) {
     r.tokenizer(model);
-    if (use_chat_template) r.chat_template(chat_template, model);
+    if (prompt.use_chat_template) r.chat_template(prompt.chat_template, model);
     return r.output(output_dir);
   }
   const Json config = r.model(model);
@@ -308,7 +310,7 @@ void ExportOptions::rehearse(Rehearsal& r) const {
   if (quantise.any()) {
     if (calibrates()) {
       r.tokenizer(model);
-      if (use_chat_template) r.chat_template(chat_template, model);
+      if (prompt.use_chat_template) r.chat_template(prompt.chat_template, model);
     }
     r.output(output_dir, facts.parameters() * 2);
     return r.right("memory", calibrates() ? "one layer at a time" : "one tensor at a time");
@@ -337,8 +339,10 @@ void ExportOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 int run_export(const ExportOptions& options) { return run_heavy("export", &options); }
-int run_merge(const MergeLoraOptions& options) {
-  return run_heavy("export", static_cast<const ExportOptions*>(&options));
+ExportOptions merging() {
+  ExportOptions options;
+  options.merge_lora = true;
+  return options;
 }
 const RegisterCommand<ExportOptions> export_command(
     {.name = "export",
@@ -350,13 +354,13 @@ const RegisterCommand<ExportOptions> export_command(
                   "export --model DIR --to_gguf q4_k_m",
                   "export --to_cached_dataset true --model DIR --dataset rows.jsonl --output_dir cache"}},
     run_export);
-const RegisterCommand<MergeLoraOptions> merge(
+const RegisterCommand<ExportOptions> merge(
     {.name = "merge-lora",
      .group = "Model",
      .summary = "fold LoRA adapters into a model's weights",
      .examples = {"merge-lora --adapters out/v0-.../checkpoint-500 --output_dir merged",
                   "merge-lora --model DIR --adapters A B --adapter_weights 0.7 0.3"}},
-    run_merge);
+    run_export, merging());
 }  // namespace
 
 }  // namespace apus

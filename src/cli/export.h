@@ -11,7 +11,11 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
+struct ExportOptions {
+  HubFlags hub;
+  TemplateOptions prompt;
+  DataOptions data;
+  RunOptions common;
   // Empty: the adapter's base_model_name_or_path; a hub's id until fetch().
   std::string model;
   std::string named;  // the model as it was given, before fetch()
@@ -53,11 +57,6 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void check_anew() const;
   void check_quantise() const;
   void check_calibration() const;
-};
-
-struct MergeLoraOptions : ExportOptions {
-  MergeLoraOptions() { merge_lora = true; }
-  void fields(OptionTable& v) { ExportOptions::fields(v); }
 };
 
 }  // namespace apus

@@ -25,11 +25,11 @@
 namespace apus {
 
 void InferOptions::fields(OptionTable& v) {
-  ModelOptions::fields(v);
+  model.fields(v);
   quantise.honour(v);
-  TaskOptions::fields(v, *this);
-  PlacementOptions::fields(v);
-  AdapterOptions::fields(v);
+  task.fields(v, model);
+  placement.fields(v);
+  adapters.fields(v);
   v.group("Rows and results");
   v("val_dataset", val_dataset,
     "rows to answer: files, folders, globs or hub ids as --dataset of sft takes; #N takes N rows; - reads standard "
@@ -78,9 +78,9 @@ void InferOptions::fields(OptionTable& v) {
   v.at("model_author")
       .honoured(&model_author, "put for {{AUTHOR}} in the rows: one name, or the Chinese and the English one");
   encoding_field(v, encoding);
-  TemplateOptions::fields(v);
-  GenerationOptions::fields(v);
-  EngineOptions::fields(v);
+  prompt.fields(v);
+  answers.fields(v);
+  engine.fields(v);
   for (const char* name : {"vllm_pipeline_parallel_size", "vllm_enable_expert_parallel", "sglang_pp_size",
                            "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention"})
     v.at(name).idle_for(
@@ -92,9 +92,9 @@ void InferOptions::fields(OptionTable& v) {
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
     v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
-  RankOptions::fields(v);
-  copies_field(v, "they share out the rows");
-  RunOptions::fields(v);
+  mesh.fields(v);
+  mesh.copies_field(v, "they share out the rows");
+  common.fields(v);
 }
 
 namespace {
@@ -161,17 +161,19 @@ RowBook::Judge judge_of(const InferOptions& o) {
 void check_client(const InferOptions& o) {
   check_metric(o);
   require(!o.interactive(), Fault::Usage, "--infer_backend client answers rows: give them by --val_dataset");
-  require(o.adapters.empty(), Fault::Usage, "--adapters are the server's business: name one of its models by --model");
-  require(o.response_prefix.empty() && o.chat_template.empty() && o.agent_template.empty() && o.use_chat_template,
+  require(o.adapters.folders.empty(), Fault::Usage,
+          "--adapters are the server's business: name one of its models by --model");
+  require(o.prompt.response_prefix.empty() && o.prompt.chat_template.empty() && o.prompt.agent_template.empty() &&
+              o.prompt.use_chat_template,
           Fault::Usage,
           "with --infer_backend client the server's own chat template is used: no --response_prefix, --chat_template, "
           "--agent_template, --use_chat_template");
-  require(!o.max_length, Fault::Usage,
+  require(!o.prompt.max_length, Fault::Usage,
           "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
-  require(!o.stream.value_or(false), Fault::Usage,
+  require(!o.answers.stream.value_or(false), Fault::Usage,
           "--stream shows an answer while it is made, which --infer_backend client does not");
-  require(!o.top_logprobs || o.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
-  require(!o.placed(), Fault::Usage, "--device_map and --max_memory are the server's business");
+  require(!o.answers.top_logprobs || o.answers.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
+  require(!o.placement.placed(), Fault::Usage, "--device_map and --max_memory are the server's business");
 }
 }  // namespace
 
@@ -182,28 +184,30 @@ void InferOptions::resolve(OptionTable& v) {
           "memory_utilization", "kv_cache_gb", "enable_prefix_caching", "truncation_strategy"})
       if (v.given(name))
         v.notes.push_back(str("--", name, " has no effect with --infer_backend client: the server computes"));
-  before_resolve(v);
-  AdapterOptions::resolve(v, *this);
-  after_resolve(v, *this);
-  HubFlags::resolve();
-  RankOptions::resolve(v);
-  TemplateOptions::resolve(v);
-  if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
+  task.before_resolve(v);
+  adapters.resolve(v, model);
+  task.after_resolve(v, model);
+  model.HubFlags::resolve();
+  mesh.resolve(v);
+  prompt.resolve(v);
+  if (const std::string stop = AgentTemplate::stop_of(prompt.agent_template); !stop.empty())
+    answers.stop_words.push_back(stop);
   if (load_data_args && val_dataset.empty()) {
-    take_kept_rows(v, adapters.empty() ? model : adapters.front());
+    take_kept_rows(v, adapters.folders.empty() ? model.model : adapters.folders.front());
     if (val_dataset.empty()) metric.reset();  // there is nothing to compare with
   }
-  if (foreign_tensor && interactive() && !v.given("tensor_model_parallel_size") && tensor_model_parallel_size > 1) {
-    v.notes.push_back(str("--vllm_tensor_parallel_size ", *foreign_tensor,
+  if (mesh.foreign_tensor && interactive() && !v.given("tensor_model_parallel_size") &&
+      mesh.tensor_model_parallel_size > 1) {
+    v.notes.push_back(str("--vllm_tensor_parallel_size ", *mesh.foreign_tensor,
                           " has no effect: a chat runs in one process; --device_map auto lays the model over several "
                           "devices"));
-    tensor_model_parallel_size = 1;
+    mesh.tensor_model_parallel_size = 1;
   }
-  if (const std::string note = drafting.note(); !note.empty()) v.notes.push_back(note);
+  if (const std::string note = engine.drafting.note(); !note.empty()) v.notes.push_back(note);
   if (infer_backend == "transformers") infer_backend = "pt";
   take_foreign_backend(*this, v);
   if (infer_backend == "engine" && max_batch_size) {
-    if (*max_batch_size > 0 && !v.given("max_num_seqs")) engine.max_sequences = *max_batch_size;
+    if (*max_batch_size > 0 && !v.given("max_num_seqs")) engine.spec.max_sequences = *max_batch_size;
     v.notes.push_back("--max_batch_size is the engine's --max_num_seqs; --infer_backend pt answers in fixed batches");
     max_batch_size.reset();
   }
@@ -213,42 +217,42 @@ void InferOptions::check() const {
   check_encoding(encoding);
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
-  ModelOptions::check();
-  drafting.spec();
+  model.check();
+  engine.drafting.spec();
   quantise.check();
-  PlacementOptions::check(*this);
-  RankOptions::check(*this, *this, quantise.any());
-  require(!shares_parts() || !interactive(), Fault::Usage,
+  placement.check(model);
+  mesh.check(model, placement, quantise.any());
+  require(!mesh.shares_parts() || !interactive(), Fault::Usage,
           "a chat runs in one process: give rows by --val_dataset, or `apus deploy`, which serves a page to chat on");
   require(
-      data_parallel_size == 1 || (!interactive() && gives_words(*this) && !placed()), Fault::Usage,
+      mesh.data_parallel_size == 1 || (!interactive() && gives_words(model) && !placement.placed()), Fault::Usage,
       "--data_parallel_size shares out rows that are answered in words, to copies on a device each: it is not for a "
       "chat, nor with --task_type ",
-      task_type, " or --device_map");
+      model.task_type, " or --device_map");
   require(!use_installed_backend, Fault::Usage,
           "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
           "--max_batch_size is of a model here: the server at --base_url makes its own batches");
   check_metric(*this);
   require(!(interactive() && metric), Fault::Usage, "--metric needs rows to compare with: give --val_dataset");
-  require(!top_logprobs || logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
+  require(!answers.top_logprobs || answers.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
 }
 
 std::vector<QuestionSet> InferOptions::question_sets() const {
   const DatasetInfo known(custom_dataset_info);
-  const FetchDataset from_hub = hub_datasets(use_hf, hub_token.value_or(""));
+  const FetchDataset from_hub = hub_datasets(model.use_hf, model.hub_token.value_or(""));
   std::vector<QuestionSet> sets;
   for (const std::string& name : val_dataset) {
     QuestionSet set;
     set.encoding = encoding;
     set.normalize = {.columns = parse_columns(columns),
                      .auto_mapping = !disable_auto_column_mapping,
-                     .seed = static_cast<uint64_t>(seed),
+                     .seed = static_cast<uint64_t>(common.seed),
                      .names = {model_name, model_author}};
     if (name == "-") {
       set.files = {name};
     } else {
-      const auto [ref, renamed] = known.resolve(parse_dataset_ref(name), use_hf);
+      const auto [ref, renamed] = known.resolve(parse_dataset_ref(name), model.use_hf);
       set.normalize.columns.insert(renamed.begin(), renamed.end());  // --columns wins
       set.count = ref.count;
       for (const auto& file : dataset_files(ref, from_hub)) set.files.push_back(file.string());
@@ -259,7 +263,7 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
 }
 
 void take_media(const InferOptions& o, std::vector<QuestionSet>& rows) {
-  const bool media = !o.client() && open_media_processor(o.model, nullptr, o.media) != nullptr;
+  const bool media = !o.client() && open_media_processor(o.model.model, nullptr, o.prompt.media) != nullptr;
   for (QuestionSet& set : rows) {
     set.normalize.media = media;
     if (o.client()) set.normalize.no_media = "they are not sent to servers";
@@ -271,11 +275,11 @@ namespace {
 Json made_by(const InferOptions& o) {
   Json by = Json::object();
   if (o.client()) {
-    by["server"] = o.base_url, by["model"] = o.model;
+    by["server"] = o.base_url, by["model"] = o.model.model;
   } else {
-    by["model"] = checkpoint_digest(o.model);
+    by["model"] = checkpoint_digest(o.model.model);
     by["adapters"] = Json::array();
-    for (const std::string& adapter : o.adapters) by["adapters"].push_back(checkpoint_digest(adapter));
+    for (const std::string& adapter : o.adapters.folders) by["adapters"].push_back(checkpoint_digest(adapter));
   }
   static const std::set<std::string> groups = {"Prompt", "Answers"},
                                      others = {"torch_dtype",   "model_type",    "task_type",
@@ -320,8 +324,8 @@ namespace {
 std::filesystem::path result_folder(const InferOptions& o) {
   namespace fs = std::filesystem;
   if (o.client()) return "infer_result";
-  if (!o.adapters.empty()) return fs::path(o.adapters.front()) / "infer_result";
-  const std::string& folder = o.base_folder.empty() ? o.model : o.base_folder;
+  if (!o.adapters.folders.empty()) return fs::path(o.adapters.folders.front()) / "infer_result";
+  const std::string& folder = o.model.base_folder.empty() ? o.model.model : o.model.base_folder;
   if (fs::exists(fs::path(folder) / "args.json")) return fs::path(folder) / "infer_result";
   const fs::path model = (fs::absolute(folder) / "").lexically_normal().parent_path();
   return fs::path("result") / model.filename() / "infer_result";
@@ -334,36 +338,36 @@ std::string default_result_path(const InferOptions& o) {
 
 std::filesystem::path InferOptions::ranks_dir() const {
   // A chat, and what is not words, come from one process.
-  if (client() || interactive() || !gives_words(*this)) return {};
+  if (client() || interactive() || !gives_words(model)) return {};
   const std::filesystem::path named = result_path == "-" ? "" : result_path;
   const auto beside = named.has_parent_path() ? named.parent_path() : named.empty() ? result_folder(*this) : ".";
   return beside / "logs" / local_time("%Y%m%d-%H%M%S");
 }
 
 void InferOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  RankOptions::prepare_plan(v, *this, *this, quantise.any(), devices);
+  mesh.prepare_plan(v, model, placement, quantise.any(), devices);
 }
 
 PlanSpec InferOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
-  PlanSpec spec = inference_spec(*this, *this, config, facts);
+  PlanSpec spec = inference_spec(model, engine, config, facts);
   hold_quantised(spec, config, quantise);
-  lay_out(spec, devices);
+  mesh.lay_out(spec, devices);
   return spec;
 }
 
 void InferOptions::rehearse(Rehearsal& r) const {
   if (client()) return r.questions(rows);  // the model is the server's
-  const Json config = r.model(model);
+  const Json config = r.model(model.model);
   std::vector<QuestionSet> asked = rows;
   const bool sees = model_facts(config).seeing != nullptr;
   for (QuestionSet& set : asked) set.normalize.media = sees;
   r.questions(asked);
-  r.adapters(adapters);
-  r.tokenizer(model);
-  if (use_chat_template) r.chat_template(chat_template, model);
+  r.adapters(adapters.folders);
+  r.tokenizer(model.model);
+  if (prompt.use_chat_template) r.chat_template(prompt.chat_template, model.model);
   if (!interactive()) r.output(result_path.empty() ? result_folder(*this) : std::filesystem::path(result_path));
-  if (placed()) return r.placement({*this, *this, this, adapter()});
-  r.plan(plan_spec(config, device_facts(device)));
+  if (placement.placed()) return r.placement({model, placement, &engine, adapters.first()});
+  r.plan(plan_spec(config, device_facts(model.device)));
 }
 
 namespace {

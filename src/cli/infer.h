@@ -13,15 +13,16 @@ class Rehearsal;  // cli/rehearsal.h
 struct DeviceFacts;
 struct PlanSpec;
 
-struct InferOptions : ModelOptions,
-                      PlacementOptions,
-                      AdapterOptions,
-                      TemplateOptions,
-                      GenerationOptions,
-                      EngineOptions,
-                      TaskOptions,
-                      RankOptions,
-                      RunOptions {
+struct InferOptions {
+  ModelOptions model;
+  PlacementOptions placement;
+  AdapterOptions adapters;
+  TemplateOptions prompt;
+  GenerationOptions answers;
+  EngineOptions engine;
+  TaskOptions task;
+  RankOptions mesh;
+  RunOptions common;
   quant::Wish quantise;                  // of a plain checkpoint's weights, while they are loaded
   std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
@@ -53,19 +54,19 @@ struct InferOptions : ModelOptions,
   void fetch() {
     rows = question_sets();
     if (client()) return;  // there the model's name is the other server's business
-    ModelOptions::fetch();
-    TaskOptions::settle(*this, *this, adapter());
-    RankOptions::settle(*this);
-    require(gives_words(*this) || !interactive(), Fault::Usage, "this model gives no words to chat with (--task_type ",
-            task_type, "): give it rows by --val_dataset");
-    for (QuestionSet& set : rows) set.whole = !gives_words(*this);
+    model.fetch();
+    task.settle(model, prompt, adapters.first());
+    mesh.settle(model);
+    require(gives_words(model) || !interactive(), Fault::Usage, "this model gives no words to chat with (--task_type ",
+            model.task_type, "): give it rows by --val_dataset");
+    for (QuestionSet& set : rows) set.whole = !gives_words(model);
   }
   std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
   std::vector<QuestionSet> rows;                   // they, after fetch()
   void rehearse(Rehearsal& r) const;
   void prepare_plan(OptionTable& v, int64_t devices);
   PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices = 1) const;
-  int64_t ranks() const { return client() ? 1 : ranks_of_all(); }
+  int64_t ranks() const { return client() ? 1 : mesh.ranks_of_all(); }
   std::filesystem::path ranks_dir() const;
 };
 

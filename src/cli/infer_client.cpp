@@ -120,8 +120,8 @@ void Sender::find_model() {
   require(reply.status != 0, Fault::Io, "no server answers at ", root_, ": ", reply.error);
   require(reply.status != 401 && reply.status != 403, Fault::Usage, root_, ": ", complaint(reply),
           "; give the key by --api_key");
-  if (!o_.model.empty()) {
-    model_ = o_.model;
+  if (!o_.model.model.empty()) {
+    model_ = o_.model.model;
     return;
   }
   const Json models = Json::parse(reply.body, nullptr, false);
@@ -136,21 +136,21 @@ void Sender::find_model() {
 Json Sender::body_of(const Job& job) const {
   const Json& row = job.question.row;
   Json messages = row["messages"];
-  if (o_.system && messages[0]["role"] != "system")
-    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *o_.system}});
-  Json body = {{"model", model_}, {"messages", messages}, {"seed", (o_.seed + job.row) & INT32_MAX}};
+  if (o_.prompt.system && messages[0]["role"] != "system")
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *o_.prompt.system}});
+  Json body = {{"model", model_}, {"messages", messages}, {"seed", (o_.common.seed + job.row) & INT32_MAX}};
   const auto give = [&](const char* name, const auto& value) {
     if (value) body[name] = *value;
   };
-  give("max_tokens", o_.max_new_tokens);
-  each_sampling_field([&](const auto& field) { give(field.in_requests(), o_.*field.wish); });
-  if (!o_.stop_words.empty()) body["stop"] = o_.stop_words;
-  if (o_.logprobs) body["logprobs"] = true;
-  if (o_.logprobs && o_.top_logprobs) body["top_logprobs"] = *o_.top_logprobs;
+  give("max_tokens", o_.answers.max_new_tokens);
+  each_sampling_field([&](const auto& field) { give(field.in_requests(), o_.answers.*field.wish); });
+  if (!o_.answers.stop_words.empty()) body["stop"] = o_.answers.stop_words;
+  if (o_.answers.logprobs) body["logprobs"] = true;
+  if (o_.answers.logprobs && o_.answers.top_logprobs) body["top_logprobs"] = *o_.answers.top_logprobs;
   for (const char* list : {"tools", "documents"})
     if (row.contains(list) && row[list].is_array() && !row[list].empty()) body[list] = row[list];
-  Json kwargs = o_.chat_template_kwargs.is_object() ? o_.chat_template_kwargs : Json::object();
-  if (o_.enable_thinking) kwargs["enable_thinking"] = *o_.enable_thinking;
+  Json kwargs = o_.prompt.chat_template_kwargs.is_object() ? o_.prompt.chat_template_kwargs : Json::object();
+  if (o_.prompt.enable_thinking) kwargs["enable_thinking"] = *o_.prompt.enable_thinking;
   if (row.contains("chat_template_kwargs") && row["chat_template_kwargs"].is_object())
     kwargs.update(row["chat_template_kwargs"]);
   if (!kwargs.empty()) body["chat_template_kwargs"] = kwargs;

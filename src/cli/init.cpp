@@ -28,7 +28,7 @@ void InitOptions::fields(OptionTable& v) {
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
   v("exist_ok", exist_ok, "write into a folder that is not empty");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
-  RunOptions::fields(v);
+  common.fields(v);
 }
 
 void InitOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }

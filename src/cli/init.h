@@ -8,7 +8,8 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct InitOptions : RunOptions {
+struct InitOptions {
+  RunOptions common;
   std::string output_dir;
   std::string preset;       // "tiny", "qwen2.5-0.5b", ...; or:
   std::string config;       // a config.json, or a folder that holds one

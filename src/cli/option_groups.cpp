@@ -161,7 +161,7 @@ bool fits_here(const Json& args, const std::string& name, OptionTable& v) {
 }
 
 void AdapterOptions::fields(OptionTable& v) {
-  v("adapters", adapters, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run")
+  v("adapters", folders, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run")
       .common()
       .alias("lora", "its name in some scripts");
   v("load_args", load_args, "what is not given here is taken from the args.json of the training run");
@@ -201,9 +201,9 @@ std::string model_meant(const std::string& model, OptionTable& v) {
 }
 
 void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
-  require(adapters.size() <= 1, Fault::Usage,
+  require(folders.size() <= 1, Fault::Usage,
           "--adapters: one adapter at a time here; `apus export --merge_lora true` folds several into one model");
-  for (std::string& dir : adapters) {
+  for (std::string& dir : folders) {
     if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir))
       dir = dir.substr(equals + 1);  // name=folder
     dir = adapter_meant(dir, v);
@@ -214,7 +214,7 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
 void AdapterOptions::take_settings(OptionTable& v, ModelOptions& model) {
   model.model = model_meant(model.model, v);
   const std::filesystem::path made_by =
-      std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
+      std::filesystem::path(folders.empty() ? model.model : folders.front()) / "args.json";
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
     const Json args = Json::parse(text_of_file(made_by.string()), nullptr, /*allow_exceptions=*/false);
     require(args.is_object(), Fault::Usage, made_by.string(),
@@ -222,12 +222,12 @@ void AdapterOptions::take_settings(OptionTable& v, ModelOptions& model) {
     for (const Option* option : v.with(&Option::restored_kind, "model")) {
       const std::string& name = option->name;
       const bool of_base = name == "model" || name == "torch_dtype" || name == "use_hf" || name == "model_revision";
-      if (args.contains(name) && !args[name].is_null() && !v.given(name) && !(of_base && adapters.empty()) &&
+      if (args.contains(name) && !args[name].is_null() && !v.given(name) && !(of_base && folders.empty()) &&
           fits_here(args, name, v))
         v.set(name, args[name]);
     }
   }
-  if (model.model.empty() && !adapters.empty()) model.model = read_adapter_config(adapters.front()).base_model;
+  if (model.model.empty() && !folders.empty()) model.model = read_adapter_config(folders.front()).base_model;
 }
 
 void RunOptions::fields(OptionTable& v) {
@@ -301,7 +301,7 @@ void GenerationOptions::fields(OptionTable& v) {
 
 void EngineOptions::fields(OptionTable& v) {
   v.group("Engine");
-  v.include(engine);
+  v.include(spec);
   v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB")
       .above(0)
       .shown_default("from --memory_utilization");

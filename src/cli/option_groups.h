@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of options that several commands share. A command's struct derives from the groups it honours; the flags of
+// Groups of options that several commands share. A command's struct holds the groups it honours; the flags of
 // the groups that mean nothing to it stay legal (`without_effect`), so that one script's flags serve every command. A
 // flag that cannot be honoured yet has no member: it is refused with what to do instead.
 #pragma once
@@ -64,13 +64,13 @@ bool fits_here(const Json& args, const std::string& name, OptionTable& v);
 
 // A LoRA adapter on the model, and what the run that made it wrote down.
 struct AdapterOptions {
-  std::vector<std::string> adapters;  // PEFT folders: one, or none; several for a server
-  bool load_args = true;              // take from its args.json what was not given here
+  std::vector<std::string> folders;  // PEFT folders: one, or none; several for a server
+  bool load_args = true;             // take from its args.json what was not given here
   void fields(OptionTable& v);
   // Fills `model` and the prompt's options from args.json and adapter_config.json.
   void resolve(OptionTable& v, ModelOptions& model);
-  void take_settings(OptionTable& v, ModelOptions& model);  // the same, where `adapters` are known to be some
-  std::string adapter() const { return adapters.empty() ? "" : adapters.front(); }
+  void take_settings(OptionTable& v, ModelOptions& model);  // the same, where the folders are known to be some
+  std::string first() const { return folders.empty() ? "" : folders.front(); }
 };
 
 struct RunOptions {  // what every command has
@@ -101,7 +101,7 @@ struct GenerationOptions : SamplingWishes {
 };
 
 struct EngineOptions {
-  EngineSpec engine;
+  EngineSpec spec;
   DraftOptions drafting;
   std::string quant_compute = "int8";  // int8, exact
   std::optional<double> kv_cache_gb;   // the cache's size in GiB; absent: from the memory, and what the context needs

@@ -114,10 +114,10 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
   spec.model = model_facts(config);
   spec.train.element = element_of(m.torch_dtype, spec.model, device, spec);
   spec.infer = {.context = m.max_model_len.value_or(spec.model.positions),
-                .sequences = e.engine.max_sequences,
-                .step_tokens = e.engine.max_step_tokens,
-                .memory_share = e.engine.memory_fraction,
-                .cache_codes = e.engine.cache_type != "auto",
+                .sequences = e.spec.max_sequences,
+                .step_tokens = e.spec.max_step_tokens,
+                .memory_share = e.spec.memory_fraction,
+                .cache_codes = e.spec.cache_type != "auto",
                 .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
   return spec;
 }

@@ -24,10 +24,10 @@ struct Planned {
 
   template <class Options>
   static ModelOptions* model_of(Options& o) {
-    if constexpr (requires { o.model.model; })
-      return &o.model;
+    if constexpr (requires { o.inner(); })
+      return model_of(o.inner());
     else
-      return &o;
+      return &o.model;
   }
   template <class Options>
   static Planned of(const std::shared_ptr<Options>& o) {

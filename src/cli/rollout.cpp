@@ -9,7 +9,7 @@
 namespace apus {
 
 void RolloutOptions::fields(OptionTable& v) {
-  DeployOptions::fields(v);
+  server.fields(v);
   for (const char* name : {"infer_backend", "use_installed_backend", "vllm_server_base_url", "vllm_engine_kwargs",
                            "sglang_engine_kwargs", "sglang_tp_size"})
     v.at(name).refused("the engine of this program rolls out, whose weights the trainer replaces");
@@ -23,16 +23,16 @@ void RolloutOptions::fields(OptionTable& v) {
         "several servers share the answers of a trainer");
   for (const char* name : {"models", "models_memory_gb", "models_most", "models_idle_minutes"})
     v.at(name).refused("a trainer brings the weights of one model: --model");
-  PluginOptions::fields(v);
-  EnvironmentOptions::fields(v);
+  environment.PluginOptions::fields(v);
+  environment.fields(v);
 }
 
 void RolloutOptions::check() const {
-  DeployOptions::check();
-  EnvironmentOptions::check();
-  check_plugins(*this, {}, this);
-  require(task_type == "causal_lm" || task_type.empty(), Fault::Usage, "--task_type ", task_type,
-          ": answers are rolled out by a model that gives words");
+  server.check();
+  environment.check();
+  check_plugins(environment, {}, &environment);
+  require(server.model.task_type == "causal_lm" || server.model.task_type.empty(), Fault::Usage, "--task_type ",
+          server.model.task_type, ": answers are rolled out by a model that gives words");
 }
 
 namespace {

@@ -77,7 +77,7 @@ Choice best_answers(const Marks& marks, int64_t best, double reward_threshold, d
 std::string SampleOptions::result_file() const { return (fs::path(output_dir) / output_file).string(); }
 
 void SampleOptions::fields(OptionTable& v) {
-  InferOptions::fields(v);
+  infer.fields(v);
   v.group("Sampling");
   v.at("dataset")
       .honoured(&dataset, "questions: files, folders, globs or hub ids, as --dataset of sft takes them")
@@ -118,7 +118,7 @@ void SampleOptions::fields(OptionTable& v) {
   v.at("data_parallel_size").refused("one copy answers here; several: `apus deploy` with it, and --base_url of that");
   v.at("infer_backend").refused("--sampler_engine says who answers");
   v.at("stream").target = {}, v.at("stream").no_effect = "answers are judged, not shown";
-  temperature = 1;
+  infer.answers.temperature = 1;
   v.at("temperature").default_text.clear();
 }
 
@@ -127,17 +127,17 @@ void SampleOptions::resolve(OptionTable& v) {
     require(reward.reward_funcs.empty(), Fault::Usage, "--orm_model and --reward_funcs both say what is worth what");
     reward.reward_funcs = {"accuracy"};
   }
-  if (engine_kwargs.is_object() && engine_kwargs.contains("base_url") && base_url.empty())
-    base_url = engine_kwargs["base_url"].get<std::string>();
+  if (engine_kwargs.is_object() && engine_kwargs.contains("base_url") && infer.base_url.empty())
+    infer.base_url = engine_kwargs["base_url"].get<std::string>();
   if (sampler_engine == "client") {
-    infer_backend = "client";
+    infer.infer_backend = "client";
   } else if (sampler_engine != "engine" && sampler_engine != "no") {
     v.notes.push_back(str("--sampler_engine ", sampler_engine, ": Apus's own engine answers"));
   }
   if (output_file.empty()) output_file = local_time("%Y-%m-%d-%H-%M-%S") + ".jsonl";
-  val_dataset = {result_file() + ".questions.jsonl"};
-  result_path = result_file() + ".answers.jsonl";
-  InferOptions::resolve(v);
+  infer.val_dataset = {result_file() + ".questions.jsonl"};
+  infer.result_path = result_file() + ".answers.jsonl";
+  infer.resolve(v);
 }
 
 void SampleOptions::check() const {
@@ -156,16 +156,16 @@ void SampleOptions::check() const {
   require(!prm_model || (*prm_model != "qwen_max" && *prm_model != "client"), Fault::Usage, "--prm_model ",
           prm_model.value_or(""), " asks a server to judge: --reward_funcs judge --judge_url URL does");
   require(prm_model || prm_step_separator.empty(), Fault::Usage, "--prm_step_separator belongs to --prm_model");
-  if (sampler_engine != "no") InferOptions::check();
+  if (sampler_engine != "no") infer.check();
 }
 
 void SampleOptions::fetch() {
-  if (sampler_engine != "no" && !client()) ModelOptions::fetch();
-  const std::vector<std::string> asked_files = std::exchange(val_dataset, dataset);
-  std::vector<QuestionSet> sets = question_sets();
-  if (sampler_engine != "no") take_media(*this, sets);
+  if (sampler_engine != "no" && !infer.client()) infer.model.fetch();
+  const std::vector<std::string> asked_files = std::exchange(infer.val_dataset, dataset);
+  std::vector<QuestionSet> sets = infer.question_sets();
+  if (sampler_engine != "no") take_media(infer, sets);
   Questions all(std::move(sets), std::nullopt);
-  val_dataset = asked_files;
+  infer.val_dataset = asked_files;
   asked.clear();
   for (bool more = true; more;) {
     try {
@@ -175,7 +175,7 @@ void SampleOptions::fetch() {
       const std::string id = hex_digest(question->key(), 16);
       asked.push_back({std::move(question->row), question->label.value_or(""), id});
     } catch (const RowError& e) {
-      if (strict) throw;
+      if (infer.strict) throw;
       log_warning(e.what());
     }
   }
@@ -186,10 +186,10 @@ void SampleOptions::fetch() {
   }
   require(!asked.empty(), Fault::Data, "--dataset holds no question");
   if (prm_model && !prm_is_function(*this, plugins_of(reward, Json::object(), nullptr).get()))
-    prm_model = fetched_model(*prm_model, true, "--prm_model");
-  if (sampler_engine == "no" || dry_run) return;
+    prm_model = infer.model.fetched_model(*prm_model, true, "--prm_model");
+  if (sampler_engine == "no" || infer.common.dry_run) return;
   make_writable_dir(output_dir);
-  LineWriter out(val_dataset[0]);
+  LineWriter out(infer.val_dataset[0]);
   for (size_t q = 0; q < asked.size(); ++q)
     for (int64_t turn = 0; turn < num_return_sequences; ++turn) {
       Json row = {{"messages", asked[q].row["messages"]}, {kQuestion, q}, {kTurn, turn}};
@@ -198,32 +198,32 @@ void SampleOptions::fetch() {
       out.write(json_text(row));
     }
   out.close();
-  columns = Json();
-  rows = question_sets();
+  infer.columns = Json();
+  infer.rows = infer.question_sets();
 }
 
 void SampleOptions::rehearse(Rehearsal& r) const {
   r.right("questions", str(asked.size(), ", ", num_return_sequences, " answers each"));
   r.output(result_file());
   if (prm_model && fs::is_directory(*prm_model)) r.model(*prm_model);
-  if (client() || sampler_engine == "no") return;
-  r.model(model);
-  r.adapters(adapters);
-  r.tokenizer(model);
-  if (use_chat_template) r.chat_template(chat_template, model);
+  if (infer.client() || sampler_engine == "no") return;
+  r.model(infer.model.model);
+  r.adapters(infer.adapters.folders);
+  r.tokenizer(infer.model.model);
+  if (infer.prompt.use_chat_template) r.chat_template(infer.prompt.chat_template, infer.model.model);
 }
 
 namespace {
 
 void ask(const SampleOptions& o, std::vector<SampleOptions::Asked>& asked) {
-  const InferOptions& infer = o;
-  if (o.client())
+  const InferOptions& infer = o.infer;
+  if (o.infer.client())
     infer_client(infer);
   else
     run_heavy("infer", &infer);
-  LineReader in(o.result_path);
+  LineReader in(o.infer.result_path);
   for (std::string line; in.next(line);) {
-    const Json record = parse_json(line, str(o.result_path, ":", in.number()));
+    const Json record = parse_json(line, str(o.infer.result_path, ":", in.number()));
     const auto q = record.value(kQuestion, int64_t{-1});
     if (q >= 0 && q < static_cast<int64_t>(asked.size()))
       asked[static_cast<size_t>(q)].answers.push_back(record.value("response", Json("")));
@@ -293,7 +293,7 @@ int run(const SampleOptions& o) {
   }
   out.close();
   if (o.sampler_engine != "no")
-    fs::remove(o.val_dataset[0], code), ResultFile({.path = o.result_path, .resume = false}).forget();
+    fs::remove(o.infer.val_dataset[0], code), ResultFile({.path = o.infer.result_path, .resume = false}).forget();
   log_info(
       "Sample file ", o.result_file(), " generated: ", kept, " rows of ", asked.size(), " questions",
       judges ? str(", ", left_out, " of them without an answer that is kept; mean reward ", count > 0 ? sum / count : 0)

@@ -4,11 +4,13 @@
 #pragma once
 
 #include "cli/infer.h"
+#include "plan/plan.h"
 #include "reward/reward_options.h"
 
 namespace apus {
 
-struct SampleOptions : InferOptions {
+struct SampleOptions {
+  InferOptions infer;  // how they are asked
   RewardOptions reward;
   std::vector<std::string> dataset;
   std::string sampler_type = "sample", sampler_engine = "engine";  // engine, no, client and other programs' names
@@ -31,6 +33,13 @@ struct SampleOptions : InferOptions {
   void check() const;
   void fetch();
   void rehearse(Rehearsal& r) const;
+  InferOptions& inner() { return infer; }
+  int64_t ranks() const { return infer.ranks(); }
+  std::filesystem::path ranks_dir() const { return infer.ranks_dir(); }
+  void prepare_plan(OptionTable& v, int64_t devices) { infer.prepare_plan(v, devices); }
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
+    return infer.plan_spec(config, device, devices);
+  }
 
   struct Asked {
     Json row;               // all its columns, messages without the answer

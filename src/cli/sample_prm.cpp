@@ -73,7 +73,8 @@ std::vector<double> scores_of_model(const SampleOptions& o, const std::vector<Sa
   OptionTable flags = OptionTable::of(infer);
   flags.set("model", *o.prm_model), flags.set("val_dataset", Json::array({rows})), flags.set("result_path", results);
   flags.set("task_type", "seq_cls"), flags.set("resume", false);
-  infer.device = o.device, infer.use_hf = o.use_hf, infer.hub_token = o.hub_token;
+  infer.model.device = o.infer.model.device, infer.model.use_hf = o.infer.model.use_hf,
+  infer.model.hub_token = o.infer.model.hub_token;
   infer.resolve(flags);
   infer.check();
   infer.fetch();

@@ -15,10 +15,10 @@
 namespace apus {
 
 void ScoreOptions::fields(OptionTable& v) {
-  ModelOptions::fields(v);
+  model.fields(v);
   quantise.honour(v);
-  PlacementOptions::fields(v);
-  AdapterOptions::fields(v);
+  placement.fields(v);
+  adapters.fields(v);
   v.refuse({"load_data_args"}, "give the rows to --dataset");
   v.group("Rows and results");
   v("dataset", dataset,
@@ -37,26 +37,26 @@ void ScoreOptions::fields(OptionTable& v) {
   v("max_batched_tokens", max_batched_tokens, "most tokens of one packed forward").at_least(1);
   v("strict", strict, "stop at the first bad row instead of reporting it in its place");
   plain_rows_fields(v);
-  TemplateOptions::fields(v);
+  prompt.fields(v);
   text_alone(v);
   without_effect<GenerationOptions>(v, "nothing is generated");
   untrained_fields(v);
-  RankOptions::fields(v);
-  RunOptions::fields(v);
+  mesh.fields(v);
+  common.fields(v);
 }
 
 void ScoreOptions::resolve(OptionTable& v) {
-  AdapterOptions::resolve(v, *this);
-  HubFlags::resolve();
-  RankOptions::resolve(v);
-  TemplateOptions::resolve(v);
+  adapters.resolve(v, model);
+  model.HubFlags::resolve();
+  mesh.resolve(v);
+  prompt.resolve(v);
 }
 
 void ScoreOptions::check() const {
-  ModelOptions::check();
+  model.check();
   quantise.check();
-  PlacementOptions::check(*this);
-  RankOptions::check(*this, *this, quantise.any());
+  placement.check(model);
+  mesh.check(model, placement, quantise.any());
   check_encoding(encoding);
   for (const File& file : files())  // said before the model is loaded
     require(file.path == "-" || std::filesystem::exists(file.path), Fault::Io, "--dataset ", file.path, " is not here",
@@ -74,33 +74,33 @@ std::vector<ScoreOptions::File> ScoreOptions::files() const {
 
 // Every process would score all rows: it is for those that hold a part of the model.
 std::filesystem::path ScoreOptions::ranks_dir() const {
-  if (!shares_parts()) return {};
+  if (!mesh.shares_parts()) return {};
   const std::filesystem::path named = result_path == "-" ? "" : result_path;
   return (named.has_parent_path() ? named.parent_path() : ".") / "logs" / local_time("%Y%m%d-%H%M%S");
 }
 
 void ScoreOptions::prepare_plan(OptionTable& v, int64_t devices) {
-  RankOptions::prepare_plan(v, *this, *this, quantise.any(), devices);
+  mesh.prepare_plan(v, model, placement, quantise.any(), devices);
 }
 
 PlanSpec ScoreOptions::plan_spec(const Json& config, const DeviceFacts& facts, int64_t devices) const {
-  PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, facts);
+  PlanSpec spec = scoring_spec(model, max_batched_tokens, config, facts);
   hold_quantised(spec, config, quantise);
-  lay_out(spec, devices);
+  mesh.lay_out(spec, devices);
   return spec;
 }
 
 void ScoreOptions::rehearse(Rehearsal& r) const {
-  const Json config = r.model(model);
-  r.adapters(adapters);
-  r.tokenizer(model);
+  const Json config = r.model(model.model);
+  r.adapters(adapters.folders);
+  r.tokenizer(model.model);
   std::vector<std::string> paths;
   for (const File& file : files()) paths.push_back(file.path);
   r.json_rows(paths, encoding);
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
-  if (placed()) return r.placement({*this, *this, nullptr, adapter()});
-  r.plan(plan_spec(config, device_facts(device)));
+  if (placement.placed()) return r.placement({model, placement, nullptr, adapters.first()});
+  r.plan(plan_spec(config, device_facts(model.device)));
 }
 
 namespace {

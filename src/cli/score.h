@@ -11,7 +11,13 @@ class Rehearsal;  // cli/rehearsal.h
 struct DeviceFacts;
 struct PlanSpec;
 
-struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RankOptions, RunOptions {
+struct ScoreOptions {
+  ModelOptions model;
+  PlacementOptions placement;
+  AdapterOptions adapters;
+  TemplateOptions prompt;
+  RankOptions mesh;
+  RunOptions common;
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input; #N behind a name: its first N rows.
   std::vector<std::string> dataset;
@@ -31,10 +37,10 @@ struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOp
   void resolve(OptionTable& v);
   void check() const;
   void fetch() {
-    ModelOptions::fetch();
-    RankOptions::settle(*this);
+    model.fetch();
+    mesh.settle(model);
   }
-  int64_t ranks() const { return ranks_of_copy(); }
+  int64_t ranks() const { return mesh.ranks_of_copy(); }
   std::filesystem::path ranks_dir() const;
   void rehearse(Rehearsal& r) const;
   void prepare_plan(OptionTable& v, int64_t devices);

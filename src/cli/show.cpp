@@ -25,11 +25,11 @@ void ShowOptions::fields(OptionTable& v) {
   v("weights", weights,
     "hold the files of weights against config.json: every tensor has its place, and none is missing")
       .common();
-  HubFlags::fields(v);
+  hub.fields(v);
 }
 
 void ShowOptions::resolve(OptionTable& v) {
-  HubFlags::resolve();
+  hub.resolve();
   model = model_meant(model, v);
 }
 
@@ -86,7 +86,7 @@ void show_talk(const std::filesystem::path& folder) {
 int run(const ShowOptions& options) {
   ShowOptions o = options;
   require(!o.model.empty(), Fault::Usage, "--model is needed: the checkpoint to show");
-  o.folder = o.fetched_model(o.model, o.weights);
+  o.folder = o.hub.fetched_model(o.model, o.weights);
   const Json config = config_named(o.folder);
   show_model(config, model_facts(config));
   show_talk(o.folder);

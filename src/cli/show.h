@@ -5,7 +5,8 @@
 
 namespace apus {
 
-struct ShowOptions : HubFlags {
+struct ShowOptions {
+  HubFlags hub;
   std::string model;
   bool weights = true;  // are they held against config.json?
   std::string folder;   // the model on this machine

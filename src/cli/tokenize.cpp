@@ -106,7 +106,7 @@ void TokenizeOptions::fields(OptionTable& v) {
       .shown_default("standard output");
   v.group("Tokens");
   v("tokenizer", tokenizer, "folder of a checkpoint, a tokenizer.json, or a hub's id").alias("model");
-  HubFlags::fields(v);
+  hub.fields(v);
   v("add_special_tokens", add_special_tokens, "put the tokenizer's own tokens (BOS, EOS) around the text of text rows");
   v("skip_special_tokens", skip_special_tokens, "leave special tokens out of the text of ids rows");
   v.group("Conversations");
@@ -121,11 +121,11 @@ void TokenizeOptions::fields(OptionTable& v) {
   v.include(media);
   v.group("Conversations");
   v("render_only", render_only, "only the text, no ids; needs no tokenizer when --chat_template is given");
-  RunOptions::fields(v);
+  common.fields(v);
 }
 
 void TokenizeOptions::resolve(OptionTable&) {
-  HubFlags::resolve();
+  hub.resolve();
   media.check();
   chat_template = chosen_template(builtin, chat_template);
 }

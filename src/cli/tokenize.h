@@ -19,7 +19,9 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct TokenizeOptions : HubFlags, RunOptions {
+struct TokenizeOptions {
+  HubFlags hub;
+  RunOptions common;
   // Folder of a checkpoint, or a tokenizer.json; a hub's id until fetch().
   std::string tokenizer;
   // a Jinja file, or the template itself; empty: the checkpoint's.
@@ -39,7 +41,7 @@ struct TokenizeOptions : HubFlags, RunOptions {
   void check() const;
   void rehearse(Rehearsal& r) const;
   void fetch() {
-    if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false, "--tokenizer");
+    if (!tokenizer.empty()) tokenizer = hub.fetched_model(tokenizer, /*weights=*/false, "--tokenizer");
   }
 };
 

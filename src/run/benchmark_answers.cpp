@@ -11,7 +11,7 @@ namespace apus {
 
 BenchmarkAnswers::BenchmarkAnswers(Parts parts) : p_(std::move(parts)) {
   p_.asked.read_questions();
-  const Chat chat(p_.asked.model, p_.tokenizer, p_.asked);
+  const Chat chat(p_.asked.infer.model.model, p_.tokenizer, p_.asked.infer.prompt);
   const auto ranks = static_cast<size_t>(p_.data_ranks.size()), rank = static_cast<size_t>(p_.data_ranks.rank());
   for (size_t q = rank; q < p_.asked.questions.size(); q += ranks) {
     const Json messages = messages_of(p_.asked.questions[q]);

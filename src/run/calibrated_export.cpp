@@ -116,8 +116,8 @@ void run_calibrated_export(const ExportOptions& o) {
   const auto model = make_model(config, natural_head(config));
   load_weights(*model, TensorFolder(o.model), {.dtype = choose_dtype("", config, at::kCPU, nullptr)});
   const int64_t positions = model->shape().max_positions;
-  const int64_t block = o.max_length.value_or(positions > 0 ? std::min(positions, kUsualBlock) : kUsualBlock);
-  CalibrationRows rows = calibration_rows(o, o, o, o.model, o.quant_n_samples, block);
+  const int64_t block = o.prompt.max_length.value_or(positions > 0 ? std::min(positions, kUsualBlock) : kUsualBlock);
+  CalibrationRows rows = calibration_rows(o.prompt, o.data, o.hub, o.model, o.quant_n_samples, block);
   const std::string judged = str(rows.judged.size(), rows.judged_unseen ? " further rows" : " of the rows");
   CalibrationSpec spec = calibration_spec(o, std::move(rows));
   spec.device = open_device("auto").device;

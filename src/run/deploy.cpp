@@ -106,7 +106,7 @@ bool stands_alone(const DeployOptions& o) {
             each.folder,
             " trained parameters of the base model itself, which it cannot share with other adapters: serve it alone, "
             "or merge it by `apus export --merge_lora true`");
-  return o.served.size() == 1 && (changes_base(o.served[0].folder) || (!gives_words(o) && !o.served[0].named));
+  return o.served.size() == 1 && (changes_base(o.served[0].folder) || (!gives_words(o.model) && !o.served[0].named));
 }
 
 void name_models(const DeployOptions& o, bool alone, ServiceSpec& service) {
@@ -118,15 +118,15 @@ void name_models(const DeployOptions& o, bool alone, ServiceSpec& service) {
     return log_info("the adapter has the name '", name, "' and answers requests that name no model, '",
                     service.model_name, "' is the model without it; --adapters NAME=DIR gives another name");
   }
-  if (gives_words(o))
+  if (gives_words(o.model))
     log_info("'", service.model_name, "' is not served beside '", name, "', which changes its own weights");
   service.model_name = name, service.aliases.clear();
 }
 
 int run_deploy(const DeployOptions& o) {
-  EngineOptions limits = o;
-  if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
-  AnswerRanks ranks(o, o.device);
+  EngineOptions limits = o.engine;
+  if (o.infer_backend == "pt") limits.spec.max_sequences = 1;
+  AnswerRanks ranks(o.mesh, o.model.device);
   return ranks.world().guard([&] {
     require(ranks.copies() == 1, Fault::Usage, "these processes would make ", ranks.copies(),
             " copies of the model: start one process, with --data_parallel_size ", ranks.copies());
@@ -134,7 +134,7 @@ int run_deploy(const DeployOptions& o) {
     const OpenedAdapter first = o.served.empty() ? OpenedAdapter()
                                 : alone          ? OpenedAdapter(o.served[0].folder)
                                                  : OpenedAdapter(o.served[0].folder, o.served[0].name);
-    Inference in = open_inference(o, o, first, o, limits, o, o.quantise, &ranks);
+    Inference in = open_inference(o.model, o.placement, first, o.prompt, limits, o.task, o.quantise, &ranks);
     if (in.follower) return in.follower->run(), 0;
     for (size_t i = 1; i < o.served.size(); ++i) in.answering()->load_adapter(o.served[i].name, o.served[i].folder);
     ServiceSpec service = service_spec(o, in);
@@ -162,13 +162,13 @@ int serve_model(const DeployOptions& o, ServiceSpec service, const std::function
 namespace {
 ServedTask served_task(const DeployOptions& o, const Inference& in) {
   ServedTask task;
-  if (gives_words(o)) return task;
-  task.name = o.task_type, task.words = o.words, task.activation = o.reranker_use_activation;
-  if (!has_score_head(o)) return task;
+  if (gives_words(o.model)) return task;
+  task.name = o.model.task_type, task.words = o.task.words, task.activation = o.task.reranker_use_activation;
+  if (!has_score_head(o.model)) return task;
   const ScoreHead head = score_head_of(in.loaded.config).value_or(ScoreHead{});
   task.problem_type = head.problem_type;
   for (int64_t i = 0; i < head.labels; ++i) task.labels.push_back(label_name(in.loaded.config, i));
-  if (!o.encoder) task.pad = Config(in.loaded.config).integer("pad_token_id", -1);
+  if (!o.prompt.encoder) task.pad = Config(in.loaded.config).integer("pad_token_id", -1);
   return task;
 }
 
@@ -185,7 +185,7 @@ SourceLimits client_limits(const DeployOptions& o) {
 ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   ServiceSpec s;
   s.model_name = o.served_model_name.value_or("model");
-  s.aliases = {o.model};
+  s.aliases = {o.model.model};
   s.owned_by = o.owned_by;
   s.task = served_task(o, in);
   s.engine = in.answering();
@@ -194,10 +194,10 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.media_rules = {.folder = o.allowed_media_dir, .most = o.max_media};
   s.tokenizer = in.tokenizer;
   s.stop_ids = in.stop_ids;
-  s.flags = o;
+  s.flags = o.answers;
   s.checkpoint = in.generation.wishes;
-  s.stops = o.stop_words;
-  s.seed = static_cast<uint64_t>(o.seed);
+  s.stops = o.answers.stop_words;
+  s.seed = static_cast<uint64_t>(o.common.seed);
   s.tool_format = tool_format_of(o, *in.chat);
   s.reasoning =
       o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";

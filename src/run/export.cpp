@@ -134,9 +134,9 @@ void write_modelfile(const ExportOptions& o, const std::filesystem::path& folder
   const auto given = gguf_meant(o.named);
   make_writable_dir(o.output_dir);
   std::string note;
-  std::optional<ChatTemplate> chat = o.chat_template.empty()
+  std::optional<ChatTemplate> chat = o.prompt.chat_template.empty()
                                          ? ChatTemplate::find(folder)
-                                         : ChatTemplate::from_text(o.chat_template, "--chat_template", folder);
+                                         : ChatTemplate::from_text(o.prompt.chat_template, "--chat_template", folder);
   write_file_atomic(file, modelfile(folder, !o.to_gguf.empty() ? o.gguf_path() : given ? *given : folder, chat, &note));
   if (!note.empty()) log_warning(note);
   log_info("Successfully written ", file.string(), "; next: ollama create NAME -f ", file.string());
@@ -167,7 +167,7 @@ void convert(const ExportOptions& o) {
 void make(const ExportOptions& o) {
   if (o.quantise.any()) return run_quantise(o);
   if (o.to_cached_dataset)
-    cache_train_data(o, o, o, o.model, o.output_dir);
+    cache_train_data(o.prompt, o.data, o.hub, o.model, o.output_dir);
   else if (o.converts())
     convert(o);
   else if (o.to_hf && !o.merge_lora)
@@ -177,7 +177,7 @@ void make(const ExportOptions& o) {
 }
 
 void push(const ExportOptions& o) {
-  UploadSpec spec = o.push.upload(o);
+  UploadSpec spec = o.push.upload(o.hub);
   const std::filesystem::path made = o.pushed();
   spec.files = std::filesystem::is_directory(made)
                    ? files_with_card(made)
@@ -187,7 +187,7 @@ void push(const ExportOptions& o) {
 }
 
 int run_export(const ExportOptions& o) {
-  if (o.push.push_to_hub) prepare_upload(o.push.upload(o));  // what is wrong with it is known before the work
+  if (o.push.push_to_hub) prepare_upload(o.push.upload(o.hub));  // what is wrong with it is known before the work
   if (!o.only_pushes()) make(o);
   if (o.push.push_to_hub) push(o);
   return 0;

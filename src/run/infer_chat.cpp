@@ -155,8 +155,8 @@ void ChatRun::ask(const std::string& line) {
 // Ctrl-C ends this answer, not the chat.
 int ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
   const StopFlag stop;
-  const bool shown_at_once = o_.stream.value_or(true);
-  std::string all = o_.response_prefix;
+  const bool shown_at_once = o_.answers.stream.value_or(true);
+  std::string all = o_.prompt.response_prefix;
   if (shown_at_once) std::fwrite(all.data(), 1, all.size(), stdout);
   for (bool over = false; !over;) {
     std::unique_lock lock(turn->mutex);
@@ -183,10 +183,11 @@ void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
     messages_.erase(messages_.size() - 1);
     return;
   }
-  const std::string response = o_.response_prefix + answer.text();
+  const std::string response = o_.prompt.response_prefix + answer.text();
   messages_.push_back({{"role", "assistant"}, {"content", response}});
   if (!results_) return;
-  const Json logprobs = o_.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json();
+  const Json logprobs =
+      o_.answers.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json();
   results_->write(
       json_text({{"response", response}, {"labels", nullptr}, {"logprobs", logprobs}, {"messages", messages_}}));
   results_->flush();

@@ -44,7 +44,8 @@ class TextReader {
   std::vector<ReadText> operator()(const Question& question) const {
     const Row row{question.row, question.origin};
     const Json query = query_of(row), &messages = query["messages"];
-    if (o_.task_type != "reranker" && o_.task_type != "generative_reranker") return {text_of(query, row.origin)};
+    if (o_.model.task_type != "reranker" && o_.model.task_type != "generative_reranker")
+      return {text_of(query, row.origin)};
     const std::vector<Json> documents = all_documents(question);
     std::vector<ReadText> out;
     if (documents.empty()) {  // the last message is the document
@@ -69,10 +70,10 @@ class TextReader {
 
  private:
   ReadText pair(const Json& query, const Json& document, const Origin& origin) const {
-    if (o_.task_type == "reranker") return text_of(query_and_document(query, document), origin);
+    if (o_.model.task_type == "reranker") return text_of(query_and_document(query, document), origin);
     const std::string own = system_of(document);
     const Json messages = rerank_messages(text_without_system(query), text_without_system(document),
-                                          own.empty() ? system_of(query) : own, o_.words);
+                                          own.empty() ? system_of(query) : own, o_.task.words);
     return text_of(with_media_of(messages, query, document), origin, no_thoughts());
   }
   ReadText text_of(const Json& talk, const Origin& origin, const Json& words = nullptr) const {
@@ -141,21 +142,22 @@ class NumbersRun {
 
 NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
     : o_(o),
-      loaded_(load_for_inference(o, o.adapter(), o, nullptr, o.quantise)),
-      tokenizer_(Tokenizer::load(o.model)),
-      chat_(o.model, tokenizer_, o),
-      read_(o, chat_, open_media_reader(o.model, *tokenizer_, o.media)),
+      loaded_(load_for_inference(o.model, o.adapters.first(), o.placement, nullptr, o.quantise)),
+      tokenizer_(Tokenizer::load(o.model.model)),
+      chat_(o.model.model, tokenizer_, o.prompt),
+      read_(o, chat_, open_media_reader(o.model.model, *tokenizer_, o.prompt.media)),
       head_(score_head_of(loaded_.config).value_or(ScoreHead{})),
-      vectors_(o.task_type == "embedding" ? VectorReader(o.model, o.vector_form(o.model), loaded_.device.device)
-                                          : VectorReader()),
+      vectors_(o.model.task_type == "embedding"
+                   ? VectorReader(o.model.model, o.task.vector_form(o.model.model), loaded_.device.device)
+                   : VectorReader()),
       book_(book_spec(path)) {
-  if (o.task_type == "generative_reranker")
-    yes_ = token_of_word(*tokenizer_, o.words.yes), no_ = token_of_word(*tokenizer_, o.words.no);
+  if (o.model.task_type == "generative_reranker")
+    yes_ = token_of_word(*tokenizer_, o.task.words.yes), no_ = token_of_word(*tokenizer_, o.task.words.no);
 }
 
 RowBook::Spec NumbersRun::book_spec(const std::string& path) const {
   RowBook::Spec spec = row_book_spec(o_, path);
-  const bool labels = o_.task_type == "seq_cls" && head_.problem_type != "regression";
+  const bool labels = o_.model.task_type == "seq_cls" && head_.problem_type != "regression";
   require(!spec.metric || (labels && *spec.metric == "acc"), Fault::Usage, "--metric ", spec.metric.value_or(""),
           " is of models that give words, acc of those that give labels too; what can be said of others is said at the "
           "end");
@@ -166,7 +168,7 @@ RowBook::Spec NumbersRun::book_spec(const std::string& path) const {
 bool NumbersRun::read_one() {
   auto question = book_.next();
   if (!question) return false;
-  const int64_t row = book_.row(), longest = o_.max_model_len.value_or(loaded_.max_positions);
+  const int64_t row = book_.row(), longest = o_.model.max_model_len.value_or(loaded_.max_positions);
   const Origin origin = question->origin;
   try {
     Flight flight{row, std::move(*question), {}};
@@ -191,9 +193,9 @@ bool NumbersRun::read_one() {
 std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T,
                                                        const Step& s) const {
   const Model& model = *loaded_.model;
-  at::Tensor out = o_.task_type == "embedding" ? vectors_(hidden_TD, s)
-                   : yes_ >= 0                 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
-                                               : text_scores(model, id_T, hidden_TD, s);
+  at::Tensor out = o_.model.task_type == "embedding" ? vectors_(hidden_TD, s)
+                   : yes_ >= 0 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
+                               : text_scores(model, id_T, hidden_TD, s);
   out = out.to(at::kCPU).contiguous();
   std::vector<std::vector<float>> rows;
   for (int64_t i = 0; i < out.size(0); ++i) {
@@ -236,8 +238,8 @@ void NumbersRun::compute() {
 }
 
 RowBook::Reply NumbersRun::reply_of(const Flight& flight, const std::vector<std::vector<float>>& numbers) {
-  if (o_.task_type == "seq_cls") return label_reply(flight.question, numbers[0]);
-  if (o_.task_type == "embedding") return {.response = numbers[0], .logprobs = nullptr};
+  if (o_.model.task_type == "seq_cls") return label_reply(flight.question, numbers[0]);
+  if (o_.model.task_type == "embedding") return {.response = numbers[0], .logprobs = nullptr};
   std::vector<float> scores;
   for (const auto& one : numbers) scores.push_back(one[0]);
   const Row row{flight.question.row, flight.question.origin};
@@ -246,7 +248,7 @@ RowBook::Reply NumbersRun::reply_of(const Flight& flight, const std::vector<std:
     const RankQuality quality = rank_quality(scores);
     reciprocal_ += quality.reciprocal_rank, ndcg_ += quality.ndcg, ++lists_;
   }
-  if (o_.reranker_use_activation)
+  if (o_.task.reranker_use_activation)
     for (float& score : scores) score = static_cast<float>(sigmoid(score));
   const bool list = TextReader::all_documents(flight.question).size() > 0;
   return {.response = list ? Json(scores) : Json(scores[0]), .logprobs = nullptr};
@@ -257,7 +259,8 @@ RowBook::Reply NumbersRun::label_reply(const Question& question, const std::vect
   RowBook::Reply reply{.response = said.label, .logprobs = nullptr, .more = {{"logits", logits}}};
   if (!said.probabilities.empty()) {
     reply.more["probabilities"] = said.probabilities;
-    if (o_.logprobs) reply.logprobs = label_logprobs(logits, said, head_.problem_type, o_.top_logprobs.value_or(0));
+    if (o_.answers.logprobs)
+      reply.logprobs = label_logprobs(logits, said, head_.problem_type, o_.answers.top_logprobs.value_or(0));
     return reply;
   }
   const Json wanted = question.label ? Json::parse(*question.label, nullptr, false) : Json();
@@ -286,7 +289,7 @@ int NumbersRun::run() {
   Progress progress("infer", book_.total(), {.unit = "row", .skipped = book_.earlier()});
   progress.set(book_.earlier());
   for (bool more = true; more && !stop.raised();) {
-    while (more && tokens_ < o_.engine.max_step_tokens && !stop.raised()) more = read_one();
+    while (more && tokens_ < o_.engine.spec.max_step_tokens && !stop.raised()) more = read_one();
     compute();
     progress.set(book_.done());
   }

@@ -28,7 +28,7 @@ class RowRun {
         copies_(copies),
         book_(rows),
         sampling_(infer_sampling(o, in)),
-        shows_(o.stream.value_or(false)) {}
+        shows_(o.answers.stream.value_or(false)) {}
   int run();
 
  private:
@@ -66,7 +66,7 @@ class RowRun {
 
 size_t RowRun::window() const {
   if (shows_) return 1;
-  if (o_.infer_backend != "pt") return static_cast<size_t>(2 * o_.engine.max_sequences);
+  if (o_.infer_backend != "pt") return static_cast<size_t>(2 * o_.engine.spec.max_sequences);
   const int64_t batch = o_.max_batch_size.value_or(1);
   return batch > 0 ? static_cast<size_t>(batch) : SIZE_MAX;
 }
@@ -134,7 +134,7 @@ void RowRun::show_question(const Question& question) const {
   const std::string asked =
       last.contains("content") && last["content"].is_string() ? last["content"].get<std::string>() : json_text(last);
   std::printf("[QUERY] %s\n[LABELS] %s\n[RESPONSE] %s", asked.c_str(), question.label.value_or("").c_str(),
-              o_.response_prefix.c_str());
+              o_.prompt.response_prefix.c_str());
 }
 
 void RowRun::land(int64_t row) {
@@ -146,12 +146,12 @@ void RowRun::land(int64_t row) {
   }
   const InferAnswer& answer = flight->answer;
   if (answer.finish() == Finish::Failed || answer.finish() == Finish::Cancelled) return book_.fail(row, answer.error());
-  book_.answer(
-      row, flight->question,
-      {.response = o_.response_prefix + answer.text(),
-       .logprobs = o_.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json(),
-       .prompt_tokens = flight->prompt_tokens,
-       .new_tokens = static_cast<int64_t>(answer.tokens().size())});
+  book_.answer(row, flight->question,
+               {.response = o_.prompt.response_prefix + answer.text(),
+                .logprobs = o_.answers.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs)
+                                                : Json(),
+                .prompt_tokens = flight->prompt_tokens,
+                .new_tokens = static_cast<int64_t>(answer.tokens().size())});
   if (shows_) std::printf("\n%s\n", std::string(50, '-').c_str());
 }
 

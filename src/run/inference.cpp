@@ -56,7 +56,7 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
                   .limits = parse_max_memory(placement.max_memory),
                   .device = o.device,
                   .dtype = dtype,
-                  .share = engine ? engine->engine.memory_fraction : kShare};
+                  .share = engine ? engine->spec.memory_fraction : kShare};
   if (!adapter.empty()) wish.adapter_bytes = TensorFolder(adapter, "adapter_model").bytes();
   if (engine) {
     const EngineSpec spec = engine_spec(*engine, o);
@@ -99,8 +99,8 @@ void fill(Model& model, const Json& config, const std::string& folder, LoadOptio
 LoadOptions load_options(const LoadedModel& loaded, const EngineOptions* engine) {
   const bool int8 = engine && engine->quant_compute == "int8";
   if (engine)
-    require(engine->engine.cache_type == "auto" || loaded.device.device.is_cpu(), Fault::Usage, "--kv_cache_dtype ",
-            engine->engine.cache_type, " is not available on ", loaded.device.kind->name(), ": leave it out");
+    require(engine->spec.cache_type == "auto" || loaded.device.device.is_cpu(), Fault::Usage, "--kv_cache_dtype ",
+            engine->spec.cache_type, " is not available on ", loaded.device.kind->name(), ": leave it out");
   return {.dtype = loaded.dtype,
           .device = loaded.device.device,
           .products = int8 ? ops::Products::Int8 : ops::Products::Exact,
@@ -203,7 +203,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const OpenedAdapter& adapt
 }
 
 EngineSpec engine_spec(const EngineOptions& options, const ModelOptions& model) {
-  EngineSpec spec = options.engine;
+  EngineSpec spec = options.spec;
   spec.max_model_len = model.max_model_len.value_or(0);
   spec.draft = options.drafting.spec();
   if (options.kv_cache_gb)

@@ -143,7 +143,7 @@ int run_init(const InitOptions& o) {
   for (const auto& t : shapes) tensors.push_back({t.name, *dtype, t.shape});
   ShardsWriter writer(dir, tensors, o.max_shard_bytes);
   for (const auto& t : shapes) {
-    writer.add(t.name, initial(t, static_cast<uint64_t>(o.seed), deviation));
+    writer.add(t.name, initial(t, static_cast<uint64_t>(o.common.seed), deviation));
     progress.advance();
   }
   writer.commit();

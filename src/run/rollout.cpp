@@ -35,13 +35,14 @@ class WeightsLink {
 int run_rollout(const RolloutOptions& o) {
   const ScratchFolder scratch("apus-rollout");
   const fs::path& folder = scratch.path();
-  const WeightsLink weights(folder / "weights", o.model);
-  ModelOptions model = o;
+  const WeightsLink weights(folder / "weights", o.server.model.model);
+  ModelOptions model = o.server.model;
   model.model = weights.path().string();
-  const bool always = o.served.size() == 1 && !o.served[0].named;
-  Inference in = open_inference(model, o, always ? o.served[0].folder : "", o, o, o);
+  const bool always = o.server.served.size() == 1 && !o.server.served[0].named;
+  Inference in = open_inference(model, o.server.placement, always ? o.server.served[0].folder : "", o.server.prompt,
+                                o.server.engine, o.server.task);
   if (!always)
-    for (const ServedAdapter& each : o.served) in.engine->load_adapter(each.name, each.folder);
+    for (const ServedAdapter& each : o.server.served) in.engine->load_adapter(each.name, each.folder);
   const auto read_model = [&](const fs::path& version) {
     in.engine->sleep(2);
     weights.point_to(version);
@@ -50,18 +51,18 @@ int run_rollout(const RolloutOptions& o) {
   };
   // Three times: a trainer may keep wider numbers than the checkpoint.
   RolloutDoor door({.folder = folder,
-                    .most_bytes = 3 * TensorFolder(o.model).bytes() + kRoomForAdapters,
+                    .most_bytes = 3 * TensorFolder(o.server.model.model).bytes() + kRoomForAdapters,
                     .engine = in.engine.get(),
                     .read_model = read_model,
-                    .parameters = TensorFolder(o.model).names(),
-                    .environment = o});
-  if (!o.api_key && o.host != "127.0.0.1" && o.host != "localhost")
+                    .parameters = TensorFolder(o.server.model.model).names(),
+                    .environment = o.environment});
+  if (!o.server.api_key && o.server.host != "127.0.0.1" && o.server.host != "localhost")
     log_warning(
         "whoever reaches this port may replace the weights: --api_key SECRET (and APUS_API_KEY=SECRET for the "
         "trainer), or --host 127.0.0.1");
-  ServiceSpec service = service_spec(o, in);
+  ServiceSpec service = service_spec(o.server, in);
   service.door = &door;
-  return serve_model(o, std::move(service));
+  return serve_model(o.server, std::move(service));
 }
 
 const RegisterRunner<RolloutOptions> rollout("rollout", run_rollout);

@@ -81,7 +81,7 @@ class RowEncoder {
            "and 'media', which apus tokenize and its --dump_media make of such a row");
     } else if (const Json* text = part("text")) {
       require(text->is_string(), Fault::Data, "'text' must be a text");
-      out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), o_);
+      out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), o_.prompt);
     } else {
       require(part("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
       out.ids = chat().prompt({.messages = part("messages"),
@@ -92,8 +92,8 @@ class RowEncoder {
     }
     require(!out.ids.empty(), Fault::Data, "the row has no tokens");
     const auto length = static_cast<int64_t>(out.ids.size());
-    require(length <= o_.max_model_len.value_or(length), Fault::Data, "the row has ", length,
-            " tokens, more than --max_model_len ", *o_.max_model_len);
+    require(length <= o_.model.max_model_len.value_or(length), Fault::Data, "the row has ", length,
+            " tokens, more than --max_model_len ", *o_.model.max_model_len);
     beyond_ += length > positions_;
     out.labels = part("labels") ? label_list(*part("labels"), out.ids.size()) : out.ids;
     if (const Json* media = part("media")) {
@@ -141,12 +141,12 @@ class RowEncoder {
     return out;
   }
   const Tokenizer& tokenizer() {
-    if (!tokenizer_) tokenizer_ = Tokenizer::load(o_.model);
+    if (!tokenizer_) tokenizer_ = Tokenizer::load(o_.model.model);
     return *tokenizer_;
   }
   const Chat& chat() {
     tokenizer();
-    if (!chat_) chat_ = std::make_unique<Chat>(o_.model, tokenizer_, o_);
+    if (!chat_) chat_ = std::make_unique<Chat>(o_.model.model, tokenizer_, o_.prompt);
     return *chat_;
   }
   const ScoreOptions& o_;
@@ -358,9 +358,10 @@ int score_rows(const ScoreOptions& o, AnswerRanks& ranks) {
   namespace fs = std::filesystem;
   for (const fs::path file : {o.result_path, o.dump_logits})  // said before the model is loaded
     if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
-  const LoadedModel loaded = load_for_inference(o, o.adapter(), o, nullptr, o.quantise, &ranks);
+  const LoadedModel loaded = load_for_inference(o.model, o.adapters.first(), o.placement, nullptr, o.quantise, &ranks);
   const auto* seeing = dynamic_cast<const SeeingDecoder*>(loaded.model.get());
-  const std::optional<SeeingSpec> known = seeing ? std::optional(with_tokens(seeing->seeing(), o.model)) : std::nullopt;
+  const std::optional<SeeingSpec> known =
+      seeing ? std::optional(with_tokens(seeing->seeing(), o.model.model)) : std::nullopt;
   const SeeingSpec* const sight = known ? &*known : nullptr;
   RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions, sight);
   const auto rows = read_rows(o, encode);
@@ -374,7 +375,7 @@ int score_rows(const ScoreOptions& o, AnswerRanks& ranks) {
 }
 
 int run_score(const ScoreOptions& o) {
-  AnswerRanks ranks(o, o.device);
+  AnswerRanks ranks(o.mesh, o.model.device);
   return ranks.world().guard([&] { return score_rows(o, ranks); });
 }
 

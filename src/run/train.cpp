@@ -152,7 +152,7 @@ std::function<Json()> benchmarks_of(const TrainRun& o, const Model& model, Rollo
   if (!o.benchmarks.asks_benchmarks()) return {};
   const auto tokenizer = Tokenizer::load(o.model.model);
   EvalOptions asked = o.benchmarks.evaluation(o.model, o.prompt);
-  Sampling sampling = resolve(asked, {});
+  Sampling sampling = resolve(asked.infer.answers, {});
   sampling.seed = static_cast<uint64_t>(o.common.seed);
   sampling.stop_ids = stop_ids(read_generation_config(o.model.model), Chat(o.model.model, tokenizer, o.prompt));
   const auto answers = std::make_shared<BenchmarkAnswers>(BenchmarkAnswers::Parts{.asked = std::move(asked),

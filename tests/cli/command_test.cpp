@@ -171,7 +171,7 @@ TEST(Commands, EverySamplingFieldIsAFlag) {
   OptionTable table = OptionTable::of(options);
   each_sampling_field([&](const auto& field) {
     table.parse({str("--", field.name), str(field.most)});
-    EXPECT_EQ(options.*field.wish, field.most) << field.name;
+    EXPECT_EQ(options.answers.*field.wish, field.most) << field.name;
     EXPECT_THROW(table.parse({str("--", field.name), str(field.least - 1)}), Error) << field.name;
   });
 }
@@ -205,8 +205,8 @@ TEST(Commands, ChecksAcrossOptions) {
     options.resolve(table);
     options.check();
     EXPECT_EQ(options.infer_backend, "engine");
-    EXPECT_EQ(options.max_model_len, 2048);
-    EXPECT_EQ(options.drafting.spec().tokens, 4);
+    EXPECT_EQ(options.model.max_model_len, 2048);
+    EXPECT_EQ(options.engine.drafting.spec().tokens, 4);
     const std::string notes = join(table.notes, "\n");
     for (const std::string& part :
          {str("--infer_backend ", foreign, ": Apus's own engine answers"),
@@ -230,7 +230,7 @@ TEST(Commands, ChecksAcrossOptions) {
   table.parse({"--model", model, "--max_batch_size", "2"});
   batched.resolve(table);
   batched.check();
-  EXPECT_EQ(batched.engine.max_sequences, 2) << "the engine's batch, as scripts without a backend mean it";
+  EXPECT_EQ(batched.engine.spec.max_sequences, 2) << "the engine's batch, as scripts without a backend mean it";
   EXPECT_EQ(wrong({"--model", model, "--max_batch_size", "2", "--infer_backend", "transformers"}), "");
 }
 
@@ -245,7 +245,7 @@ TEST(Commands, DeployTakesOtherProgramsNamesForItsEngine) {
     options.resolve(table);
     options.check();
     EXPECT_EQ(options.infer_backend, "engine");
-    EXPECT_EQ(options.stop_words, std::vector<std::string>{"Observation:"});
+    EXPECT_EQ(options.answers.stop_words, std::vector<std::string>{"Observation:"});
     const std::string notes = join(table.notes, "\n");
     EXPECT_TRUE(has(notes, "Apus's own engine serves")) << notes;
     EXPECT_EQ(options.ranks(), 2);
@@ -291,13 +291,13 @@ TEST(Commands, TextsAreReadFromFiles) {
   OptionTable table = OptionTable::of(options);
   table.parse({"--model", folder, "--system", folder + "system.txt", "--chat_template", folder + "chat.jinja"});
   options.resolve(table);
-  EXPECT_EQ(options.system, "from a file");
-  EXPECT_EQ(options.chat_template, "{{ messages }}");
+  EXPECT_EQ(options.prompt.system, "from a file");
+  EXPECT_EQ(options.prompt.chat_template, "{{ messages }}");
   InferOptions typed;
   OptionTable again = OptionTable::of(typed);
   again.parse({"--model", folder, "--system", "a\\nb"});
   typed.resolve(again);
-  EXPECT_EQ(typed.system, "a\nb");
+  EXPECT_EQ(typed.prompt.system, "a\nb");
 }
 
 TEST(Commands, TemplateNamesOneOfTheProgramsOwn) {
@@ -308,7 +308,7 @@ TEST(Commands, TemplateNamesOneOfTheProgramsOwn) {
     more.insert(more.begin(), {"--model", folder});
     table.parse(more);
     options.resolve(table);
-    return options.chat_template;
+    return options.prompt.chat_template;
   };
   EXPECT_NE(resolved({"--template", "chatml"}).find("<|im_start|>"), std::string::npos);
   EXPECT_NE(resolved({"--template", "llama3"}).find("<|start_header_id|>"), std::string::npos);
@@ -323,8 +323,8 @@ TEST(Commands, AnswersLieBesideTheCheckpointNotInASharedModel) {
   write_file_atomic(dir / "run/args.json", "{}");
   const auto folder = [&](const char* model, const char* adapter) {
     InferOptions o;
-    o.model = (dir / model).string();
-    if (adapter) o.adapters = {(dir / adapter).string()};
+    o.model.model = (dir / model).string();
+    if (adapter) o.adapters.folders = {(dir / adapter).string()};
     return fs::path(default_result_path(o)).parent_path();
   };
   EXPECT_EQ(folder("base", nullptr), "result/base/infer_result");

@@ -53,12 +53,12 @@ TEST(Eval, AsksAServerWhatTheRowsSay) {
   o.resolve(table);
   o.check();
   o.fetch();
-  EXPECT_TRUE(o.client());
-  EXPECT_EQ(o.base_url, "http://127.0.0.1:1/v1");
-  EXPECT_EQ(o.max_new_tokens, 7);
-  EXPECT_EQ(o.temperature, 0);
+  EXPECT_TRUE(o.infer.client());
+  EXPECT_EQ(o.infer.base_url, "http://127.0.0.1:1/v1");
+  EXPECT_EQ(o.infer.answers.max_new_tokens, 7);
+  EXPECT_EQ(o.infer.answers.temperature, 0);
   ASSERT_EQ(o.questions.size(), 3u);
-  const std::string asked = read_file(o.val_dataset[0]);
+  const std::string asked = read_file(o.infer.val_dataset[0]);
   EXPECT_NE(asked.find("q2"), std::string::npos);
   EXPECT_EQ(asked.find("q3"), std::string::npos) << "--eval_limit";
   EXPECT_EQ(asked.find("\"answer\""), std::string::npos) << "the right answer stays here";
@@ -81,7 +81,7 @@ TEST(Eval, ExamplesStandBeforeTheQuestions) {
     o.check();
     o.fetch();
     std::vector<std::string> talks;
-    LineReader in(o.val_dataset[0]);
+    LineReader in(o.infer.val_dataset[0]);
     for (std::string line; in.next(line);) {
       std::string talk;
       const Json row = Json::parse(line);
@@ -119,7 +119,7 @@ TEST(Eval, SeveralAnswersToEachQuestion) {
   o.resolve(table);
   o.check();
   o.fetch();
-  const std::string asked = read_file(o.val_dataset[0]);
+  const std::string asked = read_file(o.infer.val_dataset[0]);
   EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 8);
   const auto scores = eval_scores(o, {1, 0, 0, 0, 1, 1, 0, 1});
   ASSERT_EQ(scores.size(), 4u);
@@ -200,7 +200,7 @@ TEST(Sample, TakesItsPartOfTheQuestions) {
     o.fetch();
     EXPECT_EQ(o.reward.reward_funcs, std::vector<std::string>{"accuracy"});
     EXPECT_EQ(o.asked[0].label, "r");
-    const std::string text = read_file(o.val_dataset[0]);
+    const std::string text = read_file(o.infer.val_dataset[0]);
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<long>(3 * o.asked.size()));
     all += o.asked.size();
   }

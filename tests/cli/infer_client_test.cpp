@@ -138,7 +138,7 @@ TEST_F(InferClient, PatientAndInOrder) {
   });
   InferOptions o = options(server);
   o.api_key = "secret";
-  o.max_new_tokens = 7;
+  o.answers.max_new_tokens = 7;
   testing::internal::CaptureStdout();
   EXPECT_EQ(infer_client(o), 0);
   const std::string shown = testing::internal::GetCapturedStdout();
@@ -163,7 +163,7 @@ TEST_F(InferClient, SendsEveryWishAboutSampling) {
     return completion("a " + question(body));
   });
   InferOptions o = options(server);
-  each_sampling_field([&](const auto& field) { o.*field.wish = field.most; });
+  each_sampling_field([&](const auto& field) { o.answers.*field.wish = field.most; });
   testing::internal::CaptureStdout();
   EXPECT_EQ(infer_client(o), 0);
   testing::internal::GetCapturedStdout();

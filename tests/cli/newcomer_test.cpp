@@ -207,9 +207,9 @@ TEST(Newcomer, AFolderOfRunsStandsForItsNewestCheckpoint) {
   EXPECT_EQ(newest_checkpoint(adapters), adapter);
   EXPECT_EQ(newest_checkpoint(adapters / "v1-20260102-000000"), "");
   const auto [with, note] = resolved<InferOptions>({"--adapters", adapters.string()});
-  EXPECT_EQ(with.adapter(), adapter.string());
+  EXPECT_EQ(with.adapters.first(), adapter.string());
   EXPECT_TRUE(mentions(note, "its newest checkpoint is taken")) << note;
-  EXPECT_EQ(resolved<InferOptions>({"--model", models.string()}).first.model, model.string());
+  EXPECT_EQ(resolved<InferOptions>({"--model", models.string()}).first.model.model, model.string());
   EXPECT_EQ(resolved<TrainRun>({"--model", models.string(), "--dataset", "r"}).first.model.model, model.string());
   EXPECT_EQ(resolved<ExportOptions>({"--adapters", adapters.string()}).first.adapters[0], adapter.string());
   const auto wrong = [](const std::vector<std::string>& arguments) {

@@ -30,12 +30,12 @@ class DeployLoad : public ::testing::Test {
     fs::remove_all(dir);
     EXPECT_EQ(test::init_tiny_model(dir / "model"), 0);
     test::save_loud_adapter(dir / "model", dir / "adapter");
-    options.model = (dir / "model").string();
+    options.model.model = (dir / "model").string();
     options.served_model_name = "tiny";
-    options.device = "cpu";
-    options.engine.max_sequences = 8;
-    options.kv_cache_gb = 0.004;  // so little that sequences give their blocks back
-    in.emplace(open_inference(options, options, "", options, options));
+    options.model.device = "cpu";
+    options.engine.spec.max_sequences = 8;
+    options.engine.kv_cache_gb = 0.004;  // so little that sequences give their blocks back
+    in.emplace(open_inference(options.model, options.placement, "", options.prompt, options.engine));
     api = std::make_shared<Api>(ApiSpec{.access = {.api_key = "k"}, .verbose = false}, service_spec(options, *in),
                                 workers);
     server.emplace(HttpServerSpec{.host = "127.0.0.1", .port = 0}, api);

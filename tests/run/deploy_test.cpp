@@ -38,12 +38,12 @@ class Deploy : public ::testing::Test {
   }
   static std::vector<std::string> inferred(double temperature) {
     InferOptions o;
-    o.model = (dir() / "model").string();
-    o.device = "cpu";
+    o.model.model = (dir() / "model").string();
+    o.model.device = "cpu";
     o.val_dataset = {(dir() / "rows.jsonl").string()};
     o.result_path = (dir() / str("answers-", temperature, ".jsonl")).string();
-    o.max_new_tokens = 16;
-    o.temperature = temperature;
+    o.answers.max_new_tokens = 16;
+    o.answers.temperature = temperature;
     EXPECT_EQ(apus_run_command("infer", &o), 0);
     std::vector<std::string> out;
     LineReader reader(o.result_path);
@@ -54,9 +54,9 @@ class Deploy : public ::testing::Test {
 
 TEST_F(Deploy, AnswersAsInferDoes) {
   DeployOptions o;
-  o.model = (dir() / "model").string();
-  o.device = "cpu";
-  const Inference in = open_inference(o, o, "", o, o);
+  o.model.model = (dir() / "model").string();
+  o.model.device = "cpu";
+  const Inference in = open_inference(o.model, o.placement, "", o.prompt, o.engine);
   const auto workers = std::make_shared<Workers>(2);
   const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, service_spec(o, in), workers);
   for (const double temperature : {0.0, 1.0}) {

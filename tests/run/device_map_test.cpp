@@ -29,10 +29,10 @@ class DeviceMaps : public ::testing::Test {
 
   Inference open(const std::string& device, const std::string& map) const {
     InferOptions o;
-    o.model = (dir / "model").string();
-    o.torch_dtype = "float32";
-    o.device = device, o.device_map = map, o.kv_cache_gb = 0.01;
-    return open_inference(o, o, "", o, o);
+    o.model.model = (dir / "model").string();
+    o.model.torch_dtype = "float32";
+    o.model.device = device, o.placement.device_map = map, o.engine.kv_cache_gb = 0.01;
+    return open_inference(o.model, o.placement, "", o.prompt, o.engine);
   }
   static std::vector<std::vector<int32_t>> answers(Inference& in, const std::string& adapter = "") {
     Sampling greedy;

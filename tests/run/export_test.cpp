@@ -27,7 +27,7 @@ struct Exports : ::testing::Test {
 
   void make_mixture() const {
     InitOptions o;
-    o.preset = "tiny-moe", o.output_dir = plain.string(), o.torch_dtype = "float32", o.seed = 3;
+    o.preset = "tiny-moe", o.output_dir = plain.string(), o.torch_dtype = "float32", o.common.seed = 3;
     ASSERT_EQ(apus_run_command("init", &o), 0);
   }
   ExportOptions export_of(const fs::path& model, const char* name) const {
@@ -84,7 +84,7 @@ TEST_F(Exports, ExpertsThatMetNoRowAreRounded) {
     SCOPED_TRACE(method);
     ExportOptions o = export_of(plain, method);
     o.quantise.method = method, o.quantise.bits = 4, o.group_size = 32;
-    o.dataset = {rows.string()}, o.max_length = 32, o.split_dataset_ratio = 0;
+    o.data.dataset = {rows.string()}, o.prompt.max_length = 32, o.data.split_dataset_ratio = 0;
     ASSERT_EQ(apus_run_command("export", &o), 0);
     const StoredFolder files(o.output_dir);
     int64_t experts = 0;

@@ -42,14 +42,14 @@ class Infer : public ::testing::Test {
   }
   static InferOptions options(const std::string& name) {
     InferOptions o;
-    o.model = (dir() / "model").string();
-    o.device = golden::device_named();
-    if (o.device != "cpu") o.kv_cache_gb = 0.05;  // a device's cache takes all that is free
+    o.model.model = (dir() / "model").string();
+    o.model.device = golden::device_named();
+    if (o.model.device != "cpu") o.engine.kv_cache_gb = 0.05;  // a device's cache takes all that is free
     o.val_dataset = {(dir() / "rows.jsonl").string()};
     o.result_path = (dir() / name).string();
-    o.max_new_tokens = 12;
-    o.temperature = 1;  // draws: equal only if they do not depend on the batch
-    o.top_k = 50;
+    o.answers.max_new_tokens = 12;
+    o.answers.temperature = 1;  // draws: equal only if they do not depend on the batch
+    o.answers.top_k = 50;
     return o;
   }
   static std::vector<Json> run(const InferOptions& o) {
@@ -81,12 +81,12 @@ TEST_F(Infer, RecordsInOrderAndTheSameInAnyBatch) {
   o.infer_backend = "pt";
   EXPECT_EQ(run(o), all);
   o = options("few.jsonl");
-  o.engine.max_sequences = 3;
-  o.engine.max_step_tokens = 7;
-  o.engine.prefix_caching = false;
+  o.engine.spec.max_sequences = 3;
+  o.engine.spec.max_step_tokens = 7;
+  o.engine.spec.prefix_caching = false;
   EXPECT_EQ(run(o), all);
   o = options("other.jsonl");
-  o.seed = 43;
+  o.common.seed = 43;
   EXPECT_NE(run(o), all);
 }
 
@@ -112,12 +112,13 @@ TEST_F(Infer, GoesOnAfterACut) {
   anew.resume = false;
   EXPECT_EQ(run(anew), all);
   InferOptions other = options("cut.jsonl");
-  other.seed = 43;
+  other.common.seed = 43;
   test::expect_says(test::refusal(Fault::Usage, [&] { apus_run_command("infer", &other); }), "seed: 42 there, 43 here");
   InferOptions model = options("cut.jsonl");
-  model.model = (dir() / "another").string();
+  model.model.model = (dir() / "another").string();
   InitOptions init;
-  init.preset = "tiny", init.output_dir = model.model, init.torch_dtype = "float32", init.seed = 4;  // 3 is the first's
+  init.preset = "tiny", init.output_dir = model.model.model, init.torch_dtype = "float32",
+  init.common.seed = 4;  // 3 is the first's
   ASSERT_EQ(apus_run_command("init", &init), 0);
   test::expect_says(test::refusal(Fault::Usage, [&] { apus_run_command("infer", &model); }),
                     "holds answers that were made otherwise: model: ");
@@ -125,9 +126,9 @@ TEST_F(Infer, GoesOnAfterACut) {
 
 TEST_F(Infer, LogProbsAndStopWords) {
   InferOptions o = options("logprobs.jsonl");
-  o.logprobs = true;
-  o.top_logprobs = 2;
-  o.temperature = 0;
+  o.answers.logprobs = true;
+  o.answers.top_logprobs = 2;
+  o.answers.temperature = 0;
   o.val_dataset_sample = 2;
   const auto rows = run(o);
   ASSERT_EQ(rows.size(), 2u);
@@ -140,13 +141,13 @@ TEST_F(Infer, LogProbsAndStopWords) {
   }
   EXPECT_TRUE(text.starts_with(rows[0]["response"].get<std::string>().substr(0, 1)));
   o = options("stop.jsonl");
-  o.temperature = 0;
+  o.answers.temperature = 0;
   o.val_dataset_sample = 1;
   const std::string whole = run(o)[0]["response"];
   ASSERT_GT(whole.size(), 4u);
-  o.stop_words = {whole.substr(1, 2)};
+  o.answers.stop_words = {whole.substr(1, 2)};
   o.resume = false;
-  EXPECT_EQ(run(o)[0]["response"], whole.substr(0, whole.find(o.stop_words[0]) + 2)) << "kept in the text";
+  EXPECT_EQ(run(o)[0]["response"], whole.substr(0, whole.find(o.answers.stop_words[0]) + 2)) << "kept in the text";
 }
 
 TEST_F(Infer, BadRowsAreLeftOutOrStopTheRun) {

@@ -26,10 +26,10 @@ class GoldenScore : public ::testing::TestWithParam<const char*> {
 
   std::vector<Json> score(const std::string& dataset, bool packed, const std::string& device_map) {
     ScoreOptions o;
-    o.model = (golden::models() / GetParam() / "checkpoint").string();
-    o.torch_dtype = "float32";
-    o.device = kind_of(golden::device()).name();
-    o.device_map = device_map;
+    o.model.model = (golden::models() / GetParam() / "checkpoint").string();
+    o.model.torch_dtype = "float32";
+    o.model.device = kind_of(golden::device()).name();
+    o.placement.device_map = device_map;
     o.dataset = {dataset};
     o.result_path = (dir / "scores.jsonl").string();
     o.dump_logits = (dir / "dump.safetensors").string();
@@ -114,9 +114,9 @@ TEST(Score, ARowsOwnVariablesReachTheTemplate) {
   const fs::path dir = fs::temp_directory_path() / str("apus-score-rows-", ::getpid());
   ASSERT_EQ(test::init_tiny_model(dir / "model"), 0);
   ScoreOptions o;
-  o.model = (dir / "model").string();
-  o.device = golden::device_named();
-  o.chat_template = "{{ messages[0].content }}{{ more }}{% for d in documents or [] %}{{ d.text }}{% endfor %}";
+  o.model.model = (dir / "model").string();
+  o.model.device = golden::device_named();
+  o.prompt.chat_template = "{{ messages[0].content }}{{ more }}{% for d in documents or [] %}{{ d.text }}{% endfor %}";
   o.result_path = (dir / "scores.jsonl").string();
   o.dataset = {(dir / "rows.jsonl").string()};
   const Json talk = Json::array({{{"role", "user"}, {"content", "one two"}}});

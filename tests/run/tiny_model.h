@@ -14,7 +14,7 @@ inline int init_tiny_model(const std::filesystem::path& dir) {
   o.preset = "tiny";
   o.output_dir = dir.string();
   o.torch_dtype = "float32";
-  o.seed = 3;
+  o.common.seed = 3;
   return apus_run_command("init", &o);
 }
 

@@ -39,7 +39,7 @@ class TrainCommands : public ::testing::Test {
     o.config = o.tokenizer = island().string();
     o.output_dir = (dir() / "model").string();
     o.torch_dtype = "float32";
-    o.seed = 5;
+    o.common.seed = 5;
     ASSERT_EQ(apus_run_command("init", &o), 0);
   }
   static void TearDownTestSuite() { fs::remove_all(dir()); }
@@ -245,8 +245,8 @@ TEST_F(TrainCommands, AdaptersBringTheirTemplateAndThoseOfOtherProgramsTheirMode
     more.insert(more.begin(), {"--adapters", adapter.string()});
     return parsed<InferOptions>(more);
   };
-  EXPECT_EQ(asked({}).builtin, "chatml");
-  EXPECT_EQ(asked({"--chat_template", "{{ messages }}"}).chat_template, "{{ messages }}");
+  EXPECT_EQ(asked({}).prompt.builtin, "chatml");
+  EXPECT_EQ(asked({"--chat_template", "{{ messages }}"}).prompt.chat_template, "{{ messages }}");
   // As another program of this dialect writes it: its own names for families and templates.
   write_file_atomic(adapter / "args.json", Json{{"model", (dir() / "model").string()},
                                                 {"model_type", "qwen2_5"},
@@ -254,10 +254,10 @@ TEST_F(TrainCommands, AdaptersBringTheirTemplateAndThoseOfOtherProgramsTheirMode
                                                 {"system", "Be brief."}}
                                                .dump());
   const InferOptions other = asked({});
-  EXPECT_EQ(other.model, (dir() / "model").string());
-  EXPECT_EQ(other.model_type, std::nullopt);
-  EXPECT_EQ(other.builtin + other.chat_template, "");
-  EXPECT_EQ(other.system, "Be brief.");
+  EXPECT_EQ(other.model.model, (dir() / "model").string());
+  EXPECT_EQ(other.model.model_type, std::nullopt);
+  EXPECT_EQ(other.prompt.builtin + other.prompt.chat_template, "");
+  EXPECT_EQ(other.prompt.system, "Be brief.");
 }
 
 TEST_F(TrainCommands, RowsEndWhereTheModelDoes) {
@@ -521,8 +521,9 @@ TEST_F(TrainCommands, NewTokensGrowTheEmbeddingAndTheirCheckpointsWork) {
   sft("new_tokens_lora", lora);
   const std::string adapter = (dir() / "new_tokens_lora/checkpoint-2").string();
   EXPECT_EQ(read_adapter_config(adapter).base_model, (dir() / "model").string());
-  auto merge = parsed<MergeLoraOptions>({"--adapters", adapter, "--output_dir", (dir() / "new_merged").string()});
-  ASSERT_EQ(apus_run_command("export", static_cast<ExportOptions*>(&merge)), 0);
+  auto merge = parsed<ExportOptions>(
+      {"--merge_lora", "true", "--adapters", adapter, "--output_dir", (dir() / "new_merged").string()});
+  ASSERT_EQ(apus_run_command("export", &merge), 0);
   EXPECT_EQ(vocabulary(dir() / "new_merged"), vocabulary(saved));
   for (const std::vector<std::string>& which : {std::vector<std::string>{"--model", saved.string()},
                                                 {"--adapters", adapter},
@@ -573,7 +574,8 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   EXPECT_EQ(args.find("secret"), std::string::npos);
   EXPECT_EQ(Json::parse(args)["model"], "island/tiny");
   // By the id of args.json.
-  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model, options.model.model);
+  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model.model,
+            options.model.model);
   bool with_token = false;
   for (const std::string& request : hub.requests())
     with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;

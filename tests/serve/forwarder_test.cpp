@@ -151,12 +151,12 @@ TEST(Forwarder, WhatALostCopyLeavesCanBeAskedAgain) {
 TEST(Forwarder, TheCommandLine) {
   DeployOptions o;
   o.infer_backend = "vllm";
-  o.model = "/m";
+  o.model.model = "/m";
   o.served_model_name = "m";
-  o.max_model_len = 100;
+  o.model.max_model_len = 100;
   o.vllm_tensor_parallel_size = 2;
-  o.temperature = 0.5;
-  o.max_new_tokens = 9;
+  o.answers.temperature = 0.5;
+  o.answers.max_new_tokens = 9;
   o.served = {{.name = "a", .folder = "/x"}};
   o.vllm_engine_kwargs = {{"max_loras", 4}, {"enforce_eager", true}, {"off", false}};
   EXPECT_EQ(upstream_command(o, "vllm", 5), (std::vector<std::string>{"vllm",
