@@ -10,16 +10,18 @@
 #include "cli/deploy.h"
 #include "cli/infer_client.h"
 #include "cli/rehearsal.h"
+#include "plan/plan.h"
 #include "serve/forwarder.h"
 
 namespace apus {
 namespace {
 
-struct AppOptions : DeployOptions {
+struct AppOptions {
+  DeployOptions server;
   std::string base_url;
-  AppOptions() { port = 7860, verbose = false, host = "127.0.0.1"; }
+  AppOptions() { server.port = 7860, server.verbose = false, server.host = "127.0.0.1"; }
   void fields(OptionTable& v) {
-    DeployOptions::fields(v);
+    server.fields(v);
     v.group("Page");
     v("base_url", base_url, "a server that runs already, such as http://127.0.0.1:8000/v1: only the page is added")
         .common();
@@ -33,18 +35,25 @@ struct AppOptions : DeployOptions {
     v.refuse({"share"}, "the page is shown by this machine alone; --host 0.0.0.0 lets others of its network in");
   }
   void resolve(OptionTable& v) {
-    if (base_url.empty()) DeployOptions::resolve(v);
+    if (base_url.empty()) server.resolve(v);
   }
   void check() const {
-    if (base_url.empty()) return DeployOptions::check();
+    if (base_url.empty()) return server.check();
     api_root(base_url);
   }
   void fetch() {
-    if (base_url.empty()) DeployOptions::fetch();
+    if (base_url.empty()) server.fetch();
   }
   void rehearse(Rehearsal& r) const {
-    if (base_url.empty()) return DeployOptions::rehearse(r);
+    if (base_url.empty()) return server.rehearse(r);
     r.right("server", base_url);
+  }
+  DeployOptions& inner() { return server; }
+  int64_t ranks() const { return server.ranks(); }
+  std::filesystem::path ranks_dir() const { return server.ranks_dir(); }
+  void prepare_plan(OptionTable& v, int64_t devices) { server.prepare_plan(v, devices); }
+  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
+    return server.plan_spec(config, device, devices);
   }
 };
 
@@ -73,9 +82,10 @@ int page_before(const AppOptions& o) {
   std::string url = api_root(o.base_url);
   if (url.ends_with("/v1")) url.resize(url.size() - 3);
   if (!answers_health(url)) log_warning(url, "/health does not answer with 200 now; requests go there nevertheless");
-  HttpServer server(http_server_spec(o),
-                    std::make_shared<PageBefore>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose));
-  const std::string api = served_at(o, server.port());
+  HttpServer server(http_server_spec(o.server),
+                    std::make_shared<PageBefore>(Access{o.server.api_key.value_or(""), o.server.allowed_origins}, url,
+                                                 o.server.verbose));
+  const std::string api = served_at(o.server, server.port());
   log_info("a page to chat on: ", api.substr(0, api.size() - 2));
   while (!stop.raised()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
   server.stop();
@@ -84,8 +94,7 @@ int page_before(const AppOptions& o) {
 
 int run(const AppOptions& o) {
   if (!o.base_url.empty()) return page_before(o);
-  const DeployOptions& deploy = o;
-  return run_heavy("deploy", &deploy);
+  return run_heavy("deploy", &o.server);
 }
 
 const RegisterCommand<AppOptions> app_command({.name = "app",

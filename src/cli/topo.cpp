@@ -10,14 +10,15 @@
 namespace apus {
 
 namespace {
-struct TopoOptions : RunOptions {
+struct TopoOptions {
+  RunOptions common;
   bool json = false;
   std::string root = "/";
   void fields(OptionTable& v) {
     v.group("Topology");
     v("json", json, "print JSON");
     v("root", root, "look at the machine whose files are below this folder");
-    RunOptions::fields(v);
+    common.fields(v);
   }
 };
 

@@ -12,7 +12,9 @@
 namespace apus {
 namespace {
 
-struct UploadOptions : HubFlags, RunOptions {
+struct UploadOptions {
+  HubFlags hub;
+  RunOptions common;
   std::string folder, hub_model_id, path_in_repo, repo_type = "model", commit_message;
   std::vector<std::string> exclude;
   bool hub_private_repo = false;
@@ -29,11 +31,11 @@ struct UploadOptions : HubFlags, RunOptions {
     v("exclude", exclude, "patterns of files that stay here, such as optimizer*.safetensors").common();
     v("hub_private_repo", hub_private_repo, "a repository that is made for the upload is private").common();
     v("commit_message", commit_message, "what the commit is called").shown_default("upload with apus");
-    HubFlags::fields(v);
+    hub.fields(v);
     v.at("model_revision").help = "branch that the commit is made on; it must be there";
-    RunOptions::fields(v);
+    common.fields(v);
   }
-  void resolve(OptionTable&) { HubFlags::resolve(); }
+  void resolve(OptionTable&) { hub.resolve(); }
   void check() const {
     require(std::filesystem::is_directory(folder), Fault::Usage, "--folder ", folder, " is not a folder here");
     require(is_repo_id(hub_model_id), Fault::Usage, "--hub_model_id ", hub_model_id,
@@ -44,8 +46,8 @@ struct UploadOptions : HubFlags, RunOptions {
                            .hub_private_repo = hub_private_repo,
                            .hub_model_id = hub_model_id,
                            .commit_message = commit_message.empty() ? "upload with apus" : commit_message};
-    UploadSpec spec = push.upload(*this);
-    spec.hub.revision = model_revision.value_or("");
+    UploadSpec spec = push.upload(hub);
+    spec.hub.revision = hub.model_revision.value_or("");
     spec.repo = repo_type == "model" ? RepoKind::Model : RepoKind::Dataset;
     spec.files = spec.repo == RepoKind::Model ? files_with_card(folder, path_in_repo, exclude)
                                               : files_to_upload(folder, path_in_repo, exclude);
