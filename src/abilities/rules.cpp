@@ -19,7 +19,7 @@ class Rules {
   explicit Rules(const Combination& wanted) : c_(wanted) {}
 
   std::vector<std::string> all() {
-    if (trains()) training();
+    trains() ? training() : answering();
     if (c_.shares_parts()) parts();
     if (c_.tensor > 1) matrices();
     if (c_.experts > 1) experts();
@@ -105,7 +105,6 @@ class Rules {
     refuse(trains() && words() && !draws() && (!c_.algorithm->one_pass || c_.algorithm->reads_head), kStages,
            " is not available for ", c_.asked,
            ", whose loss needs more than the last stage knows: use --deepspeed zero3");
-    refuse(!trains(), kStages, " is of training: answers take ", kTensor, " and ", kExperts);
     refuse(c_.zero >= 2, kStages,
            " keeps the gradients of an update until its last micro-batch, and each process has the weights of its own "
            "layers alone: use --deepspeed zero1 with it, or zero2 and zero3 without it");
@@ -167,6 +166,12 @@ class Rules {
     refuse(!kind_.slices && !c_.shares_parts(), "--tuner_type ", c_.tuner,
            " looks at all ranks of all layers after an update: leave out --deepspeed and --fsdp, or use --tuner_type "
            "lora");
+  }
+
+  // What is shared out of a step, its gradients and its rows, is not there.
+  void answering() {
+    const std::string flag = c_.zero > 0 ? "--deepspeed" : c_.stages > 1 ? kStages : c_.tokens > 1 ? kTokens : "";
+    refuse(!flag.empty(), flag, " is of training: answers take ", kTensor, " and ", kExperts);
   }
 
   // In one process, too.

@@ -98,7 +98,8 @@ std::string overview(const std::vector<const Command*>& commands, const std::str
   out += str("\n", program,
              " COMMAND --help explains the usual options of a command, --help WORD those about a word, --help "
              "all every one; ",
-             program, " --version tells what it is built on.\n");
+             program, " --version tells what it is built on; ", program, " completion SHELL and ", program,
+             " manual [COMMAND] write what bash, zsh, fish and man read.\n");
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/megatron.h"
 #include "cli/option_groups.h"
+#include "cli/shell_words.h"
 #include "dist/launch/environment.h"
 #include "dist/launch/launcher.h"
 
@@ -98,9 +99,24 @@ const Command& command_of(const ProgramName& program, const std::string& typed) 
        near.empty() ? ". Commands: " + join(known) : "");
 }
 
+// What a shell asks for, or man(1).
+int tell_shell(const ProgramName& program, const std::vector<std::string>& argv) {
+  const std::string word = argv.size() > 2 ? argv[2] : "";
+  if (argv[1] == "completion") {
+    std::fputs(completion_script(word).c_str(), stdout);
+  } else if (argv[1] == "manual") {
+    const Command* command = word.empty() ? nullptr : &command_of(program, word);
+    std::fputs(manual_page(program.commands, command, APUS_VERSION).c_str(), stdout);
+  } else {
+    for (const std::string& each : completed(program.commands, {argv.begin() + 2, argv.end()})) std::puts(each.c_str());
+  }
+  return 0;
+}
+
 int dispatch(const ProgramName& program, const std::vector<std::string>& argv, std::string& command_name) {
   const std::string first = argv.size() > 1 ? argv[1] : "";
   if (first == "--version" || first == "version") return print_version();
+  if (first == "completion" || first == "--complete" || first == "manual") return tell_shell(program, argv);
   if (first == "--help" || first == "-h" || (first == "help" && argv.size() == 2)) {
     std::fputs(overview(program.commands, program.name, Log::of().width()).c_str(), stdout);
     return 0;

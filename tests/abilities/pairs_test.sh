@@ -91,7 +91,7 @@ family() {
     case $what in
       sft) trained text family "$name" "$way" sft $way_flags ;;
       embedding) [ "$encoder" = no ] || trained text family "$what" "$way" $what_flags $way_flags ;;
-      infer*) [ "$possible" = no ] || held "$name, answering" "$way" infer --model family --val_dataset text.rows.jsonl --val_dataset_sample 3 --max_new_tokens 4 \
+      infer*) held "$name, answering" "$way" infer --model family --val_dataset text.rows.jsonl --val_dataset_sample 3 --max_new_tokens 4 \
                 --device cpu --result_path out/answers.jsonl $way_flags ;;
     esac
   done < <("$apus" abilities --model family --format tsv 2> about.log)
