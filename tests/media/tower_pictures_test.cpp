@@ -88,7 +88,7 @@ TEST(TowerPictures, PatchesOfPixtral) {
 
 TEST(TowerPictures, RowsOfPatches) {
   const test::ProcessorNumbers golden("towers");
-  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"}, {"glm_ocr", "glm4v"}})
+  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"}, {"glm_ocr", "glm4v"}, {"paddleocr_vl", "paddleocr_vl"}})
     for (const char* number : {"0", "1"}) {
       const std::string name = std::string(key) + "/" + number;
       const auto processor = tower_processor(type, golden.json[key], Json::object());
