@@ -75,6 +75,19 @@ ImageSize glm_size(int64_t frames, ImageSize size, const SizeLimits& limits, int
   return within(size, limits, frames, nearest_multiple(frames, frames_a_patch));
 }
 
+ImageSize kimi_size(ImageSize size, int64_t patch, int64_t most_patches, int64_t most_a_side) {
+  require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
+  const auto of = [](int64_t n) { return static_cast<double>(n); };
+  const int64_t patches = std::max<int64_t>(size.width / patch, 1) * std::max<int64_t>(size.height / patch, 1);
+  const int64_t longest = most_a_side * patch;
+  const double scale = std::min(
+      {1.0, std::sqrt(of(most_patches) / of(patches)), of(longest) / of(size.height), of(longest) / of(size.width)});
+  const auto scaled = [&](int64_t side) {
+    return std::min(longest, std::max<int64_t>(1, static_cast<int64_t>(of(side) * scale)));
+  };
+  return {scaled(size.width), scaled(size.height)};
+}
+
 ImageSize ovis_size(ImageSize size, const SizeLimits& limits) {
   require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
   int64_t& small = size.width < size.height ? size.width : size.height;

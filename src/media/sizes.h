@@ -25,6 +25,8 @@ ImageSize smart_video_size(int64_t frames, ImageSize size, const SizeLimits& lim
 // Of GLM-4.1V, whose limits count all frames too (of an image a whole patch of them), and which makes small ones
 // larger.
 ImageSize glm_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch);
+// Of Kimi-VL, which makes pictures smaller until they have no more patches than that; not yet of whole cells.
+ImageSize kimi_size(ImageSize size, int64_t patch, int64_t most_patches, int64_t most_a_side);
 // Of Ovis2.5, which takes every shape.
 ImageSize ovis_size(ImageSize size, const SizeLimits& limits);
 

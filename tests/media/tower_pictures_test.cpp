@@ -88,7 +88,7 @@ TEST(TowerPictures, PatchesOfPixtral) {
 
 TEST(TowerPictures, RowsOfPatches) {
   const test::ProcessorNumbers golden("towers");
-  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"}, {"glm_ocr", "glm4v"}})
+  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"}, {"glm_ocr", "glm4v"}, {"paddleocr_vl", "paddleocr_vl"}})
     for (const char* number : {"0", "1"}) {
       const std::string name = std::string(key) + "/" + number;
       const auto processor = tower_processor(type, golden.json[key], Json::object());
@@ -111,6 +111,21 @@ TEST(TowerPictures, SizesAndFramesOfGlm) {
   }
   for (const Json& row : golden.json["frames/glm4v"])
     EXPECT_EQ(glm_frames(row[0].get<int64_t>(), row[1].get<double>(), 2, 600), row[2].get<std::vector<int64_t>>());
+}
+
+TEST(TowerPictures, SizesOfKimi) {
+  const test::ProcessorNumbers golden("towers");
+  for (const Json& row : golden.json["sizes/kimi_k25"]) {
+    const auto n = row.get<std::vector<int64_t>>();
+    EXPECT_EQ(kimi_size({n[1], n[0]}, 4, 64, 24), (ImageSize{n[3], n[2]})) << row.dump();
+    // Filled up to cells of 2 x 2 patches.
+    const Json file = {{"in_token_limit", 64}, {"patch_size", 4}};
+    const PreparedMedia made = tower_processor("kimi_vl", file, {{"media_placeholder_token_id", 7}})
+                                   ->image({n[1], n[0], std::vector<uint8_t>(static_cast<size_t>(n[0] * n[1] * 3))});
+    if (std::max(n[2], n[3]) == 96) continue;  // its own bound for a side is larger
+    EXPECT_EQ(made.content->grid, (std::array<int64_t, 3>{1, n[4] / 4, n[5] / 4})) << row.dump();
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(static_cast<size_t>(n[4] * n[5] / 64), 7)) << row.dump();
+  }
 }
 
 // Each pair of frames is a picture behind which its time stands.

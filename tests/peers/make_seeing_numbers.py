@@ -3,7 +3,8 @@
 
   make_seeing_numbers.py CONFIG.json tests/data/models/NAME [--seed N]
 
-CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Written are
+CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Kimi-VL, which
+transformers does not know, is given as kimi_k25, which sees pictures as it does, and NAME is kimi_vl. Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -55,14 +56,30 @@ def patches_of(config, time, height, width):
     return torch.randn(count, 3, side, side), grid  # line after line
 
 
-# transformers 5.24 writes some of Kimi's tensors under names that no other program reads; those of the hub's files.
-HUB_NAMES = {"language_model.model.blocks.": "language_model.model.layers.", "model.mm_projector.": "mm_projector.",
-             "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed."}
+# transformers 5.24 writes some of Kimi's tensors under names that no other program reads; those of Kimi-VL's files.
+HUB_NAMES = {"language_model.model.blocks.": "language_model.model.layers.", "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed.",
+             "model.mm_projector.pre_norm": "multi_modal_projector.pre_norm", "mm_projector.pre_norm": "multi_modal_projector.pre_norm",
+             "mm_projector.proj.0": "multi_modal_projector.linear_1", "mm_projector.proj.2": "multi_modal_projector.linear_2"}
 
 
 def hub_names(tensors):
     renamed = lambda name: next((new + name[len(old):] for old, new in HUB_NAMES.items() if name.startswith(old)), name)
     return {renamed(name): t for name, t in tensors.items()}
+
+
+def write_as_kimi_vl(checkpoint):
+    """What transformers wrote of kimi_k25, in the words of Kimi-VL's files."""
+    weights, path = os.path.join(checkpoint, "model.safetensors"), os.path.join(checkpoint, "config.json")
+    save_file(hub_names(load_file(weights)), weights, {"format": "pt"})
+    said = json.load(open(path, encoding="utf-8"))
+    vision = said["vision_config"]
+    taken = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "patch_size", "merge_kernel_size")
+    said = {"architectures": ["KimiVLForConditionalGeneration"], "model_type": "kimi_vl", "media_placeholder_token_id": said["image_token_id"],
+            "text_config": said["text_config"], "torch_dtype": "bfloat16", "vocab_size": said["text_config"]["vocab_size"],
+            "vision_config": {"model_type": "moonvit", "init_pos_emb_height": vision["pos_emb_height"],
+                              "init_pos_emb_width": vision["pos_emb_width"], **{name: vision[name] for name in taken}}}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
 
 
 def in_blocks(config, given):
@@ -143,6 +160,11 @@ class Run:
         return out.logits[0], last[0][0]
 
 
+def placeholders(config):
+    """Tokens that stand for media, which no text has."""
+    return {config.image_token_id, getattr(config, "video_token_id", config.image_token_id)}
+
+
 def labels_of(row, token):
     """The first third of a row and its pictures are not learnt."""
     return torch.tensor([-100 if i < len(row) // 3 or t == token else t for i, t in enumerate(row)])
@@ -150,7 +172,7 @@ def labels_of(row, token):
 
 def make_rows(config, model):
     """Ids of the rows with as many tokens of a picture as the model makes of it, and the pictures of each."""
-    words = lambda n: [t for t in torch.randint(3, config.text_config.vocab_size, (4 * n,)).tolist() if t != config.image_token_id][:n]
+    words = lambda n: [t for t in torch.randint(3, config.text_config.vocab_size, (4 * n,)).tolist() if t not in placeholders(config)][:n]
     rows, pictures, number = [], [], 0
     for lengths in ROWS:
         row, own = words(lengths[0]), []
@@ -176,7 +198,7 @@ def add_video(config, run, tensors, numbers):
     time, height, width = 3, 2, 4
     pixels, grid = patches_of(config, time, height, width)
     given = {"pixel_values_videos": pixels, "video_grid_thw": grid}
-    words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t != config.image_token_id]
+    words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t not in placeholders(config)]
     cells = height * width // config.vision_config.spatial_merge_size ** 2
     row = words[:3]
     for step in range(time):
@@ -244,7 +266,7 @@ def main():
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):
             step = torch.stack([run(row, own)[0][-1] for row, own in zip(answers, pictures)])
-            step[:, config.image_token_id] = float("-inf")  # it would be a picture's
+            step[:, [t for t in placeholders(config) if t < step.shape[1]]] = float("-inf")  # it would be a picture's
             best = step.topk(2, -1)
             margin = min(margin, (best.values[:, 0] - best.values[:, 1]).min().item())
             for row, token in zip(answers, best.indices[:, 0].tolist()):
@@ -262,8 +284,7 @@ def main():
     checkpoint = os.path.join(args.folder, "checkpoint")
     model.to(torch.bfloat16).save_pretrained(checkpoint, safe_serialization=True)
     if config.model_type == "kimi_k25":
-        weights = os.path.join(checkpoint, "model.safetensors")
-        save_file(hub_names(load_file(weights)), weights, {"format": "pt"})
+        write_as_kimi_vl(checkpoint)
     if os.path.exists(os.path.join(checkpoint, "generation_config.json")):
         os.remove(os.path.join(checkpoint, "generation_config.json"))
     save_file(tensors, os.path.join(args.folder, "golden.safetensors"))
@@ -271,4 +292,5 @@ def main():
         json.dump(numbers, file, indent=1, sort_keys=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

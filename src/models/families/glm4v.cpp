@@ -80,7 +80,7 @@ DecoderSpec with_glm_tower(const Config& c, DecoderSpec text) {
   s.ffn = s.out, s.merger_inner = vision.integer("intermediate_size"), s.block_bias = false;
   s.names.norm_in = "post_conv_layernorm", s.names.table = "embeddings.position_embedding";
   s.table_side = vision.integer("image_size", 336) / s.patch;
-  s.table_cubic = true, s.table_behind_norm = true;
+  s.table_form = TableForm::Cubic, s.table_behind_norm = true;
   require(s.table_side > 0, Fault::Model, "config.json: vision_config: image_size is smaller than patch_size ",
           s.patch);
   return seeing_glm(c, std::move(text), std::move(s));

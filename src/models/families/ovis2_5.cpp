@@ -51,7 +51,7 @@ VisionSpec read_tower(const Config& v) {
   s.norm = {NormKind::MeanAndBias, v.number("layer_norm_eps", 1e-6)};
   s.act = TowerActivation::GeluTanh;
   s.patch_has_time = false, s.patch_bias = true, s.turned = v.flag("use_rope", true);
-  s.table_side = image / s.patch, s.table_cubic = true;
+  s.table_side = image / s.patch, s.table_form = TableForm::Cubic;
   s.full_layers = layers_named(v);
   if (!s.full_layers.empty()) s.window = v.integer("window_size", 112) / s.merge / s.patch;
   require(s.full_layers.empty() || s.window > 0, Fault::Model,

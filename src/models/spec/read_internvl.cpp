@@ -34,7 +34,7 @@ VisionSpec read_intern_tower(const Config& v, const InternTowerDefaults& d) {
   s.norm = {norm == "rms_norm" ? NormKind::Rms : NormKind::MeanAndBias, v.number("layer_norm_eps", 1e-6)};
   s.act = TowerActivation::Gelu;
   s.time_patch = 1, s.patch_has_time = false, s.patch_bias = true, s.turned = false;
-  s.table_side = s.tile / s.patch, s.table_cubic = true;
+  s.table_side = s.tile / s.patch, s.table_form = TableForm::Cubic;
   s.merger_norm_first = false, s.merger_norm = NormSpec{NormKind::MeanAndBias, 1e-5};
   return s;
 }

@@ -51,7 +51,7 @@ VisionSpec read_square(const Config& v, const TowerDefaults& d) {
   require(s.tile >= s.patch, Fault::Model, "config.json: vision_config: image_size ", s.tile,
           " is smaller than patch_size ", s.patch);
   s.norm = {NormKind::MeanAndBias, v.number("layer_norm_eps", d.eps)};
-  s.turned = false, s.table_side = s.tile / s.patch, s.table_cubic = true;
+  s.turned = false, s.table_side = s.tile / s.patch, s.table_form = TableForm::Cubic;
   VisionNames& n = s.names;
   n.patches = "embeddings.patch_embedding", n.table = "embeddings.position_embedding", n.blocks = "encoder.layers";
   n.norm1 = "layer_norm1", n.norm2 = "layer_norm2";
@@ -74,6 +74,14 @@ VisionSpec read_siglip(const Config& v) {
 VisionSpec read_idefics_tower(const Config& v) {
   VisionSpec s = read_square(v, {1152, 3072, 12, 16, 224, 32, "gelu_pytorch_tanh", 1e-6});
   s.patch_bias = true;
+  return s;
+}
+
+VisionSpec read_paddle_tower(const Config& v) {
+  VisionSpec s = read_square(v, {1152, 4304, 27, 16, 384, 14, "gelu_pytorch_tanh", 1e-6});
+  s.patch_bias = true;
+  s.tile = 0, s.turned = true, s.table_form = TableForm::Linear;
+  use_last_norm(s);
   return s;
 }
 

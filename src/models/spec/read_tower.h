@@ -13,6 +13,8 @@ namespace apus {
 VisionSpec read_tower(const Config& vision);
 // SigLIP's, as Idefics 3 and SmolVLM have it under names of their own.
 VisionSpec read_idefics_tower(const Config& vision);
+// SigLIP's of pictures in their own size, whose patches turn by rows and columns besides (PaddleOCR-VL).
+VisionSpec read_paddle_tower(const Config& vision);
 // CLIP ViT-L/14 of 336 pixels, as the first Llavas' config.json files say it.
 Json clip_large_says();
 // The norm behind SigLIP's last block is read; elsewhere it stands in the file and is not.

@@ -27,7 +27,7 @@ class VisionParts {
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
     add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
-    if (cells > 0 && !bare_table) add(Kind::Table, n.table, {cells + (n.first ? 1 : 0), s_.width}, false);
+    if (cells > 0 && !bare_table) add(Kind::Table, n.table, table(), false);
     if (n.norm_in) norm(n.norm_in, s_.width);
     for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
     if (n.norm_out) norm(n.norm_out, s_.width);
@@ -53,6 +53,10 @@ class VisionParts {
   }
   void norm(const std::string& name, int64_t size) { add(Kind::Norm, name, {size}, false); }
   std::vector<int64_t> one_row() const { return {s_.width}; }
+  std::vector<int64_t> table() const {
+    if (s_.table_is_plane) return {s_.table_side, s_.table_side, s_.width};
+    return {s_.table_side * s_.table_side + (s_.names.first ? 1 : 0), s_.width};
+  }
   // unread: it stands in the file, and nothing reads it.
   void block(const std::string& b, bool unread) {
     const size_t before = parts_.size();
@@ -117,7 +121,8 @@ class VisionParts {
 std::vector<TowerPart> parts_of(const VisionSpec& spec) { return VisionParts(spec).all(); }
 
 std::vector<TowerPart> parts_of(const SeeingSpec& spec) {
-  std::vector<TowerPart> all = parts_of(spec.vision);
+  std::vector<TowerPart> all;
+  if (spec.vision.width > 0) all = parts_of(spec.vision);
   if (!spec.hearing) return all;
   for (TowerPart& part : parts_of(*spec.hearing)) all.push_back(std::move(part));
   return all;

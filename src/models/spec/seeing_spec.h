@@ -18,7 +18,8 @@ namespace apus {
 // A module of a tower.
 struct TowerPart {
   // Table: numbers that no adapter changes, of any shape (a convolution that reads each patch once, positions). Idle: a
-  // table that is kept and never used. Bare: a table under the part's own name, without `.weight` behind it.
+  // table that is never trained, and mostly never used. Bare: a table under the part's own name, without `.weight`
+  // behind it.
   enum class Kind { Linear, Norm, Table, Idle, Bare };
   Kind kind;
   std::string name;
@@ -64,12 +65,17 @@ struct VisionNames {
 // ones; their mean.
 enum class CellForm { Joined, ByNumber, Mean };
 
+// How a table of positions is spread over a picture: from the four entries around a patch, corners on corners; from
+// four or sixteen of them, edges on edges.
+enum class TableForm { Corners, Linear, Cubic };
+
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
 struct VisionSpec {
   std::string name = "model.visual";
   // Of the merger, where it does not lie in the tower.
   std::string merger = "";
+  // Of width 0: the model only hears.
   int64_t width = 0, layers = 0, heads = 0, ffn = 0;
   // Behind them so many are in the file that nothing reads.
   int64_t unread_layers = 0;
@@ -88,6 +94,8 @@ struct VisionSpec {
   double turn_base = 1e4;
   // Rows and columns take turns in the angles' speeds; else both have all of the same ones.
   bool turns_alternate = false;
+  // Neighbours turn together, a pair by its column, the next one by its row.
+  bool turns_neighbours = false;
   bool qkv_bias = true;
   // Of what follows attention, and of the feed-forward.
   bool block_bias = true;
@@ -99,8 +107,9 @@ struct VisionSpec {
   VisionNames names = {};
   // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.
   int64_t table_side = 0;
-  // Interpolated from the sixteen entries around a patch's middle; false: from four, corners on corners.
-  bool table_cubic = false;
+  TableForm table_form = TableForm::Corners;
+  // Its weight has a dimension for rows and one for columns.
+  bool table_is_plane = false;
   bool table_behind_norm = false;  // added behind the norm before the first block
   // Patches are normalised before cells of them are put together; and the norm, where it is not the tower's.
   bool merger_norm_first = true;

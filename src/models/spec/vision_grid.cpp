@@ -59,16 +59,29 @@ Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side) 
   return out;
 }
 
-TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+namespace {
+// `count` places whose first lies half a step behind the table's edge.
+std::vector<float> line_between_edges(int64_t table_side, int64_t count) {
+  const float scale = static_cast<float>(table_side) / static_cast<float>(count);
+  std::vector<float> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(scale * (static_cast<float>(i) + 0.5F) - 0.5F);
+  return out;
+}
+
+// `line_of`: where the patches of a side lie between the table's entries.
+TablePlaces table_of_four(const std::vector<Grid>& grids, int64_t merge, int64_t table_side,
+                          const std::function<std::vector<float>(int64_t count)>& line_of) {
   TablePlaces out{std::vector<std::vector<int64_t>>(4), std::vector<std::vector<float>>(4)};
+  const auto clamped = [&](int64_t at) { return std::clamp<int64_t>(at, 0, table_side - 1); };
   for (const Grid& g : grids) {
-    const std::vector<float> down = line(table_side - 1, g[1]), along = line(table_side - 1, g[2]);
+    const std::vector<float> down = line_of(g[1]), along = line_of(g[2]);
     for (int64_t f = 0; f < g[0]; ++f)
       each_patch(g, merge, [&](int64_t r, int64_t c) {
         const float y = down[static_cast<size_t>(r)], x = along[static_cast<size_t>(c)];
-        const auto top = static_cast<int64_t>(y), left = static_cast<int64_t>(x);
-        const int64_t bottom = std::min(top + 1, table_side - 1), right = std::min(left + 1, table_side - 1);
-        const float dy = y - static_cast<float>(top), dx = x - static_cast<float>(left);
+        const auto above = static_cast<int64_t>(std::floor(y)), before = static_cast<int64_t>(std::floor(x));
+        const int64_t top = clamped(above), left = clamped(before);
+        const int64_t bottom = clamped(above + 1), right = clamped(before + 1);
+        const float dy = y - static_cast<float>(above), dx = x - static_cast<float>(before);
         const std::array<int64_t, 4> entry = {top * table_side + left, top * table_side + right,
                                               bottom * table_side + left, bottom * table_side + right};
         const std::array<float, 4> share = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
@@ -76,6 +89,15 @@ TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t
       });
   }
   return out;
+}
+}  // namespace
+
+TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+  return table_of_four(grids, merge, table_side, [&](int64_t count) { return line(table_side - 1, count); });
+}
+
+TablePlaces table_linear(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+  return table_of_four(grids, merge, table_side, [&](int64_t count) { return line_between_edges(table_side, count); });
 }
 
 namespace {

@@ -38,6 +38,8 @@ struct TablePlaces {
 };
 // Four of them; the table's corners are the image's corners.
 TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
+// Four; the table's edges are the image's edges.
+TablePlaces table_linear(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
 // Up to sixteen, by a cubic that bends by -0.75; the table's edges are the image's edges. Entries of which no patch has
 // a share are left out: of an image of the table's size one remains.
 TablePlaces table_cubic(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);

@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/attention.h"
 #include "nn/run_again.h"
 #include "ops/ops.h"
 
@@ -41,8 +42,8 @@ at::Tensor index_tensor(const std::vector<int64_t>& values, at::Device device) {
   return at::tensor(values, at::kLong).to(device);
 }
 
-// The first half of the angles follows the patch's row, the second its column. Computed on the host in f32, as the
-// original implementation holds them.
+// The first half of the angles follows the patch's row, the second its column, or both take turns. Computed on the host
+// in f32, as the original implementation holds them.
 Turn turn_of(const PatchPlaces& places, const VisionSpec& spec, at::Device device) {
   const int64_t patches = std::ssize(places.row), half = spec.head_size() / 4;
   const auto speeds = [&](int64_t first) {
@@ -56,13 +57,18 @@ Turn turn_of(const PatchPlaces& places, const VisionSpec& spec, at::Device devic
   const std::vector<float> of_rows = speeds(0), of_columns = spec.turns_alternate ? speeds(2) : of_rows;
   at::Tensor cos = at::empty({patches, 2 * half}, at::kFloat), sin = at::empty({patches, 2 * half}, at::kFloat);
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
-  for (int64_t n = 0; n < patches; ++n)
-    for (const auto* axis : {&places.row, &places.column})
-      for (const float each : axis == &places.row ? of_rows : of_columns) {
-        const float angle = static_cast<float>((*axis)[static_cast<size_t>(n)]) * each;
-        *c++ = static_cast<float>(std::cos(static_cast<double>(angle)));
-        *s++ = static_cast<float>(std::sin(static_cast<double>(angle)));
-      }
+  const auto put = [&](int64_t place, float speed) {
+    const float angle = static_cast<float>(place) * speed;
+    *c++ = static_cast<float>(std::cos(static_cast<double>(angle)));
+    *s++ = static_cast<float>(std::sin(static_cast<double>(angle)));
+  };
+  for (size_t n = 0; n < places.row.size(); ++n) {
+    for (size_t k = 0; spec.turns_neighbours && k < of_rows.size(); ++k)
+      put(places.column[n], of_columns[k]), put(places.row[n], of_rows[k]);
+    if (spec.turns_neighbours) continue;
+    for (const float each : of_rows) put(places.row[n], each);
+    for (const float each : of_columns) put(places.column[n], each);
+  }
   return {cos.to(device), sin.to(device)};
 }
 }  // namespace
@@ -186,8 +192,11 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
 
 // With learned positions added.
 at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
-  const TablePlaces places = (spec_.table_cubic ? table_cubic : table_corners)(grids, spec_.merge, spec_.table_side);
-  const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
+  const auto read = spec_.table_form == TableForm::Cubic    ? table_cubic
+                    : spec_.table_form == TableForm::Linear ? table_linear
+                                                            : table_corners;
+  const TablePlaces places = read(grids, spec_.merge, spec_.table_side);
+  const at::Tensor all = positions_ ? positions_->weight().reshape({-1, spec_.width}) : first_and_positions_->data[0];
   const at::Tensor table = all.narrow(0, first_ ? 1 : 0, spec_.table_side * spec_.table_side);
   at::Tensor sum;
   for (size_t k = 0; k < places.entry.size(); ++k) {
@@ -218,6 +227,7 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
     return spec_.qk_norm_of_heads ? (*norm)(heads(x).contiguous()) : heads((*norm)(x.contiguous()));
   };
   at::Tensor q = normed(b.q_norm, qkv[0]), k = normed(b.k_norm, qkv[1]);
+  if (spec_.turns_neighbours) q = neighbours_apart(q, h), k = neighbours_apart(k, h);
   if (spec_.turned) std::tie(q, k) = ops::rope(q, k, l.turn.cos, l.turn.sin);
   const Segments& seen = b.full ? l.frames : l.windows;
   const at::Tensor y = ops::attention(q, k, heads(qkv[2]), seen.cu, seen.cu, seen.longest, seen.longest,

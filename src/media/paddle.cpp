@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// PaddleOCR-VL: a page near its own size, cut into patches.
+#include <cmath>
+
+#include "base/error.h"
+#include "media/patched.h"
+
+namespace apus {
+
+namespace {
+
+class PaddleProcessor : public PatchedProcessor {
+ public:
+  explicit PaddleProcessor(const MediaCheckpoint& c)
+      : PatchedProcessor(c,
+                         {.patch = c.whole("patch_size", "vision_config", "patch_size", 14),
+                          .merge = c.whole("merge_size", "vision_config", "spatial_merge_size", 2),
+                          .time = 1},
+                         kClipScale, {"<|IMAGE_START|>", "<|IMAGE_PLACEHOLDER|>", "<|IMAGE_END|>", "image_token_id"}),
+        limits_(size_limits(c.preprocessor, c.settings, "IMAGE", {form().factor(), 384 * 384, 1536 * 1536})) {}
+
+  // What is smaller than a cell grows with its shape first.
+  ImageSize seen_size(ImageSize size) const override {
+    require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
+    const auto grow = [&](int64_t& small, int64_t& other) {
+      if (small >= limits_.factor) return;
+      other = static_cast<int64_t>(
+          std::nearbyint(static_cast<double>(other * limits_.factor) / static_cast<double>(small)));
+      small = limits_.factor;
+    };
+    grow(size.height, size.width);
+    grow(size.width, size.height);
+    return smart_size(size, limits_);
+  }
+
+ private:
+  SizeLimits limits_;
+};
+
+const RegisterMediaFamily paddle({"paddleocr_vl"},
+                                 [](const MediaCheckpoint& c) { return std::make_shared<PaddleProcessor>(c); });
+
+}  // namespace
+}  // namespace apus
