@@ -8,15 +8,15 @@
 namespace apus {
 namespace {
 
-constexpr const char* kBash = R"(# bash: source <(apus completion bash)
+constexpr const char* kBash = R"sh(# bash: source <(apus completion bash)
 _apus() {
   local IFS=$'\n'
   COMPREPLY=($(apus --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
 }
 complete -o default -o bashdefault -F _apus apus
-)";
+)sh";
 
-constexpr const char* kZsh = R"(#compdef apus
+constexpr const char* kZsh = R"sh(#compdef apus
 # zsh: source <(apus completion zsh), or this text as _apus in a folder of $fpath
 _apus() {
   local -a found
@@ -30,11 +30,11 @@ if
   ["$funcstack[1]" = "_apus"];
 then _apus "$@";
 else compdef _apus apus; fi
-)";
+)sh";
 
-constexpr const char* kFish = R"(# fish: apus completion fish | source
+constexpr const char* kFish = R"sh(# fish: apus completion fish | source
 complete -c apus -a '(apus --complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-)";
+)sh";
 
 std::vector<std::string> beginning(std::vector<std::string> words, const std::string& typed) {
   std::erase_if(words, [&](const std::string& word) { return !word.starts_with(typed); });
