@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # install_test.sh BUILD FOLDER: what `cmake --install` wrote works by itself, from any folder; so does the Debian package, where
-# there is a dpkg to make it.
+# there is a dpkg to make it. An RPM is made and looked into, where there is an rpmbuild.
 set -euo pipefail
 build=$1 folder=$2
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -18,7 +18,20 @@ scores() {  # scores APUS: whether that program computes
 
 cmake --install "$build" --prefix "$folder/usr" >/dev/null
 scores "$folder/usr/bin/apus"
+grep -q -- '--complete' "$folder/usr/share/bash-completion/completions/apus" || fail "bash gets no completion"
+grep -q '^\.TH APUS 1' "$folder/usr/share/man/man1/apus.1" || fail "man gets no page"
 echo "installed, and it scores"
+
+# What install.sh would do on machines of three kinds.
+source=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$folder/with-gpu" "$folder/with-npu"
+printf '#!/bin/sh\necho "GPU 0: a card"\n' >"$folder/with-gpu/nvidia-smi"
+printf '#!/bin/sh\n' >"$folder/with-npu/npu-smi"
+chmod +x "$folder"/with-*/*
+PATH=$folder/with-gpu:$PATH "$source/install.sh" --dry-run | grep -q '^Apus for cuda' || fail "install.sh does not see the GPU"
+PATH=$folder/with-npu:$PATH "$source/install.sh" --dry-run | grep -q 'torch_npu==' || fail "install.sh does not see the NPU"
+"$source/install.sh" --dry-run --kind source --prefix /opt/x | grep -q -- 'cmake --install build --prefix /opt/x' || fail "install.sh --prefix"
+"$source/install.sh" --kind gpu >/dev/null 2>&1 && fail "install.sh takes a kind that there is not"
 
 if ! command -v dpkg-shlibdeps >/dev/null; then echo "no dpkg-shlibdeps here: no Debian package made"; exit 0; fi
 cpack --config "$build/CPackConfig.cmake" -G DEB -B "$folder/packed" >/dev/null
@@ -29,3 +42,10 @@ done
 dpkg-deb -x "$package" "$folder/unpacked"
 scores "$folder/unpacked/usr/bin/apus"
 echo "unpacked, and it scores: $(basename "$package")"
+
+if ! command -v rpmbuild >/dev/null; then echo "no rpmbuild here: no RPM made"; exit 0; fi
+cpack --config "$build/CPackConfig.cmake" -G RPM -B "$folder/packed" >/dev/null
+package=$(ls "$folder"/packed/apus-*.rpm)
+rpm -qpl "$package" | grep -q '^/usr/bin/apus$' || fail "$package holds no program"
+rpm -qp --requires "$package" | grep -q libcurl || fail "$package does not ask for libcurl"
+echo "packed: $(basename "$package")"
