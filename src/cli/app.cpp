@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/assets.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command.h"
@@ -39,6 +40,8 @@ struct AppOptions {
   }
   void check() const {
     if (base_url.empty()) return server.check();
+    require(server.api_keys.empty(), Fault::Usage,
+            "--api_keys counts what the model of this process answers: with --base_url the other server does that");
     api_root(base_url);
   }
   void fetch() {

@@ -39,6 +39,11 @@ void DeployOptions::fields(OptionTable& v) {
   v("api_key", api_key, "what clients must send as Authorization: Bearer KEY")
       .common()
       .shown_default("APUS_API_KEY of the environment, else none is asked for");
+  v("api_keys", api_keys,
+    "JSON file of several people's keys: {\"alice\": \"KEY\", \"bob\": {\"key\": \"KEY\", \"requests_per_minute\": 60, "
+    "\"tokens_per_minute\": 20000}}. What each has had is at /usage and /metrics; a changed file is read again. "
+    "--api_key "
+    "is the administrator's then");
   v("ssl_keyfile", ssl_keyfile, "PEM file of the private key: with it the server speaks TLS");
   v("ssl_certfile", ssl_certfile, "PEM file of the certificate chain");
   v("served_model_name", served_model_name,
@@ -196,6 +201,8 @@ void DeployOptions::resolve(OptionTable& v) {
 void DeployOptions::check_models() const {
   require(model.model.empty() && served.empty(), Fault::Usage,
           "--models serves a folder of models: --model and --adapters serve one; give either");
+  require(api_keys.empty(), Fault::Usage,
+          "--api_keys counts the tokens of one model, and --models passes requests on: give one --api_key");
   require(
       !upstream() && mesh.ranks_of_all() == 1 && copies() == 1, Fault::Usage,
       "--models runs each model in one process of this program: leave out --infer_backend, --data_parallel_size and "
@@ -256,6 +263,12 @@ void DeployOptions::check() const {
   }
   require(ssl_keyfile.empty() == ssl_certfile.empty(), Fault::Usage,
           "--ssl_keyfile and --ssl_certfile belong together");
+  if (!api_keys.empty()) {
+    require(!upstream() && copies() == 1, Fault::Usage,
+            "--api_keys counts the tokens of one model that this process answers for: leave out --infer_backend and "
+            "--data_parallel_size, or give one --api_key");
+    KeyBook{api_keys};
+  }
   require(!api_key || !api_key->empty(), Fault::Usage, "--api_key is empty; leave it out to let everybody in");
 }
 
@@ -317,7 +330,7 @@ void say_who_may_ask(const DeployOptions& o) {
   const bool here_only = o.host == "localhost" || o.host == "::1" || o.host.starts_with("127.");
   if (here_only)
     log_info("only this machine reaches it; --host 0.0.0.0 --api_key SECRET lets others in");
-  else if (o.api_key)
+  else if (o.asks_for_keys())
     log_info("other machines reach it (--host ", o.host, "); API key required");
   else
     log_warning("WHOEVER REACHES THIS MACHINE MAY USE THE SERVER: it listens at ", o.host,
@@ -326,7 +339,7 @@ void say_who_may_ask(const DeployOptions& o) {
 
 void say_where_served(const DeployOptions& o, const std::vector<std::string>& models, int port) {
   const std::string api = served_at(o, port);
-  log_info("serving ", names_text(models), " at ", api, o.api_key ? " (API key required)" : "");
+  log_info("serving ", names_text(models), " at ", api, o.asks_for_keys() ? " (API key required)" : "");
   say_who_may_ask(o);
   log_info("a page to chat on: ", api.substr(0, api.size() - 2));
 }

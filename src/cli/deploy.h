@@ -29,6 +29,8 @@ struct DeployOptions {
   int64_t port = 8000;
   // Absent: APUS_API_KEY of the environment, else everybody may ask.
   std::optional<std::string> api_key;
+  std::string api_keys;  // a file of several people's (serve/key_book.h); empty: there are none
+  bool asks_for_keys() const { return api_key || !api_keys.empty(); }
   std::string ssl_keyfile, ssl_certfile;
   std::optional<std::string> served_model_name;  // absent: the name of the model's folder
   std::string models;                            // a folder of several, loaded when asked for; empty: one model

@@ -21,6 +21,7 @@ void RolloutOptions::fields(OptionTable& v) {
     v.at(name).refused(
         "a trainer sends whole weights to one process: --device_map auto lays the model over several devices, and "
         "several servers share the answers of a trainer");
+  v.at("api_keys").refused("one trainer asks, with --api_key");
   for (const char* name : {"models", "models_memory_gb", "models_most", "models_idle_minutes"})
     v.at(name).refused("a trainer brings the weights of one model: --model");
   environment.PluginOptions::fields(v);

@@ -41,7 +41,8 @@ class ModelServer {
       : o_(o),
         workers_(
             std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8))),
-        api_(std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins},
+        keys_(o.api_keys.empty() ? nullptr : std::make_shared<KeyBook>(o.api_keys)),
+        api_(std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins, keys_},
                                            .verbose = o.verbose,
                                            .request_log = o.request_log,
                                            .result_path = o.result_path},
@@ -57,6 +58,7 @@ class ModelServer {
   const DeployOptions& o_;
   const StopFlag stop_;
   const std::shared_ptr<Workers> workers_;
+  const std::shared_ptr<KeyBook> keys_;  // null: one key, or none
   const std::shared_ptr<Api> api_;
   HttpServer server_;
 };
@@ -66,6 +68,7 @@ void ModelServer::wait(const std::function<void()>& watch) {
   while (!stop_.raised()) {
     std::this_thread::sleep_for(200ms);
     if (watch) watch();
+    if (keys_) keys_->look_again();
     if (o_.log_interval <= 0 || since.seconds() < static_cast<double>(o_.log_interval)) continue;
     since.restart();
     if (const Json line = api_->statistics(); !line.is_null()) log_info(json_text(line));

@@ -32,13 +32,24 @@ bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/message
 }  // namespace
 
 void Access::check_key(const HttpCall& call) const {
-  if (api_key.empty()) return;
+  if (api_key.empty() && !keys) return;
   const std::string key = presented_key(call);
   if (key.empty())
     throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "",
                    "invalid_api_key");
-  if (!same_key(key, api_key))
-    throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
+  if (is_administrator(call) || (keys && keys->holder(key))) return;
+  throw ApiError(401,
+                 keys ? "The API key is none of those this server knows."
+                      : "The API key is not the one this server was started with.",
+                 "", "invalid_api_key");
+}
+
+bool Access::is_administrator(const HttpCall& call) const {
+  return !api_key.empty() && same_key(presented_key(call), api_key);
+}
+
+std::string Access::person(const HttpCall& call) const {
+  return keys ? keys->holder(presented_key(call)).value_or("") : "";
 }
 
 HttpAnswer error_answer(const HttpCall& call, const ApiError& error) {

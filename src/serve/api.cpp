@@ -141,6 +141,7 @@ const Api::Routes& Api::routes() {
       {"/version", {.methods = get, .handler = &Api::version, .open = true, .about = "The program's version"}},
       {"/openapi.json", {.methods = get, .handler = &Api::openapi, .open = true, .about = "This list"}},
       {"/metrics", {.methods = get, .handler = &Api::metrics, .about = "Figures for Prometheus"}},
+      {"/usage", {.methods = get, .handler = &Api::usage, .about = "Requests and tokens by key (--api_keys)"}},
       {"/v1/load_lora_adapter",
        {.methods = post, .handler = &Api::load_adapter, .slow = true, .awake = true, .about = "Loads an adapter"}},
       {"/v1/unload_lora_adapter",
@@ -245,6 +246,7 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
     };
     if (draining_) throw unavailable("The server is stopping; it takes no new requests.", 10);
     if (route->awake && asleep_) throw unavailable("The model is asleep; POST /wake_up wakes it.", 30);
+    if (route->awake && spec_.access.keys) spec_.access.keys->admit(spec_.access.person(call), clock_.seconds());
     return std::nullopt;
   } catch (const ApiError& e) {
     return refused(error_answer(call, e));
@@ -294,14 +296,17 @@ void Api::finished(const HttpCall& call, const AnswerNotes& notes, int status, i
   metrics_.request(route ? route->first : "other", status, seconds);
   const bool quiet = route && route->second.open && status == 200;  // probes come every few seconds
   const Usage& u = notes.usage;
+  const std::string person = spec_.access.person(call);
+  if (u.prompt && !person.empty()) spec_.access.keys->had(person, u.prompt, u.completion, clock_.seconds());
   std::string made;
   if (u.prompt) made = str(" ", notes.model, " ", u.prompt, "+", u.completion, " tokens ", notes.finish);
   if (spec_.verbose && !quiet)
     log_info(call.peer, " ", call.method, " ", call.path, " ", status, " ", bytes, " bytes ", duration_text(seconds),
-             made, " id=", call.id);
+             made, person.empty() ? "" : " key=" + person, " id=", call.id);
   if (!request_log_) return;
   Json line = {{"time", std::time(nullptr)}, {"id", call.id},    {"peer", call.peer}, {"method", call.method},
                {"path", call.path},          {"status", status}, {"bytes", bytes},    {"seconds", seconds}};
+  if (!person.empty()) line["key"] = person;
   if (u.prompt) {
     line.update({{"model", notes.model},
                  {"prompt_tokens", u.prompt},

@@ -81,7 +81,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void start(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
-  void check_admin(const char* what) const;
+  void check_admin(const Exchange& e, const char* what) const;
   void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log
   void check_task(bool possible, const char* wanted) const;  // ApiError: the model gives something else
   void check_talks() const { check_task(service_.spec().task.talks(), "cannot chat"); }
@@ -100,6 +100,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void detokenize(const Exchange& e);
   void health(const Exchange& e);
   void metrics(const Exchange& e);
+  void usage(const Exchange& e);
   void infer(const Exchange& e);
   void messages(const Exchange& e);
   void responses(const Exchange& e);
@@ -136,6 +137,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   const Service service_;
   const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1);
   const int64_t created_;
+  const Stopwatch clock_{};
   ServerMetrics metrics_;
   std::atomic<bool> draining_{false}, asleep_{false};
   std::atomic<int64_t> active_{0};

@@ -23,14 +23,26 @@ bool plain_name(const std::string& name) {
 
 // A folder of the server's machine is named here, or everybody's answers held up: only who has the key may do that, so
 // without a key there is no such endpoint.
-void Api::check_admin(const char* what) const {
+void Api::check_admin(const Exchange& e, const char* what) const {
   if (spec_.access.api_key.empty())
     throw ApiError(403, str(what, " is for whoever holds the API key: start the server with --api_key."), "",
                    "api_key_needed");
+  if (!spec_.access.is_administrator(*e.call))
+    throw ApiError(403, str(what, " is for whoever holds the key that --api_key gave, not for those of --api_keys."),
+                   "", "api_key_needed");
+}
+
+// Of everybody for the administrator, of oneself for others.
+void Api::usage(const Exchange& e) {
+  const Access& access = spec_.access;
+  if (!access.keys)
+    throw ApiError(404, "Usage is counted by key: start the server with --api_keys FILE.", "", "not_found");
+  send_json(*e.reply, {{"object", "list"},
+                       {"data", access.keys->usage(access.is_administrator(*e.call) ? "" : access.person(*e.call))}});
 }
 
 void Api::load_adapter(const Exchange& e) {
-  check_admin("Loading adapters");
+  check_admin(e, "Loading adapters");
   const Json body = e.body();
   const Fields f(body);
   const std::string name = f.needed_text("lora_name"), dir = f.needed_text("lora_path");
@@ -44,7 +56,7 @@ void Api::load_adapter(const Exchange& e) {
 }
 
 void Api::unload_adapter(const Exchange& e) {
-  check_admin("Unloading adapters");
+  check_admin(e, "Unloading adapters");
   const Json body = e.body();
   const std::string name = Fields(body).needed_text("lora_name");
   const auto adapters = service_.spec().engine->adapters();
@@ -57,7 +69,7 @@ void Api::unload_adapter(const Exchange& e) {
 
 // As vLLM's: /sleep?level=1 frees the cache, level=2 the weights too, until /wake_up. What is under way waits for it.
 void Api::sleep(const Exchange& e) {
-  check_admin("Sleep");
+  check_admin(e, "Sleep");
   const std::string& query = e.call->query;
   if (query != "" && query != "level=1" && query != "level=2")
     refuse("level", "'level' must be 1 (the cache) or 2 (the cache and the weights)");
@@ -74,7 +86,7 @@ void Api::sleep(const Exchange& e) {
 }
 
 void Api::wake(const Exchange& e) {
-  check_admin("Waking");
+  check_admin(e, "Waking");
   const Stopwatch watch;
   service_.spec().engine->wake();
   asleep_ = false;

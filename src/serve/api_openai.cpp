@@ -107,8 +107,10 @@ void Api::detokenize(const Exchange& e) {
 void Api::health(const Exchange& e) { e.reply->send({.status = 200, .content_type = "text/plain"}); }
 
 void Api::metrics(const Exchange& e) {
-  e.reply->send({.body = metrics_.prometheus(service_.spec().engine->stats(), active()),
-                 .content_type = "text/plain; version=0.0.4"});
+  const KeyBook* keys = spec_.access.keys.get();
+  e.reply->send(
+      {.body = metrics_.prometheus(service_.spec().engine->stats(), active()) + (keys ? keys->prometheus() : ""),
+       .content_type = "text/plain; version=0.0.4"});
 }
 
 namespace {
