@@ -19,6 +19,8 @@
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "dist/launch/environment.h"
+#include "serve/key_book.h"
+#include "serve/traces.h"
 #include "text/agent_template.h"
 #include "text/tool_calls.h"
 
@@ -68,6 +70,8 @@ void DeployOptions::fields(OptionTable& v) {
   v("log_interval", log_interval, "seconds between lines of statistics while there is something to say; -1: none")
       .at_least(-1);
   v("request_log", request_log, "JSONL file: one line for each request, with ids, times and token counts");
+  v("otlp_traces_endpoint", otlp_traces_endpoint,
+    "collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each request (OTLP over HTTP)");
   v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
   v("infer_backend", infer_backend,
@@ -269,6 +273,7 @@ void DeployOptions::check() const {
             "--data_parallel_size, or give one --api_key");
     KeyBook{api_keys};
   }
+  if (!otlp_traces_endpoint.empty()) Traces::address(otlp_traces_endpoint);
   require(!api_key || !api_key->empty(), Fault::Usage, "--api_key is empty; leave it out to let everybody in");
 }
 

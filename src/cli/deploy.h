@@ -60,7 +60,7 @@ struct DeployOptions {
   int64_t max_media = 32, max_media_mb = 64;
   std::vector<std::string> allowed_origins;
   bool allow_special_tokens_in_prompt = false;
-  std::string request_log, result_path;
+  std::string request_log, result_path, otlp_traces_endpoint;
 
   // The only one, which nobody gave a name.
   ServedAdapter* unnamed_adapter();

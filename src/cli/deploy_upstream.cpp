@@ -85,7 +85,7 @@ void note_idle_flags(const DeployOptions& o, OptionTable& v) {
       "model_type device kv_cache_gb max_batched_tokens enable_prefix_caching system chat_template_kwargs "
       "use_chat_template agent_template enable_thinking response_prefix max_length truncation_strategy "
       "stop_words max_logprobs max_waiting tool_call_parser reasoning_parser owned_by log_interval "
-      "request_log result_path" +
+      "request_log result_path otlp_traces_endpoint" +
           untaken,
       str("--infer_backend ", o.infer_backend, ", whose own flags --", o.infer_backend, "_engine_kwargs takes"));
   if (!o.vllm_server_base_url.empty()) {

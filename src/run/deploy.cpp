@@ -42,11 +42,14 @@ class ModelServer {
         workers_(
             std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8))),
         keys_(o.api_keys.empty() ? nullptr : std::make_shared<KeyBook>(o.api_keys)),
-        api_(std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins, keys_},
-                                           .verbose = o.verbose,
-                                           .request_log = o.request_log,
-                                           .result_path = o.result_path},
-                                   std::move(service), workers_)),
+        api_(std::make_shared<Api>(
+            ApiSpec{
+                .access = {o.api_key.value_or(""), o.allowed_origins, keys_},
+                .verbose = o.verbose,
+                .request_log = o.request_log,
+                .result_path = o.result_path,
+                .traces = o.otlp_traces_endpoint.empty() ? nullptr : std::make_shared<Traces>(o.otlp_traces_endpoint)},
+            std::move(service), workers_)),
         server_(http_server_spec(o), api_) {}
   int port() const { return server_.port(); }
   // Until a signal comes. `watch` is called now and then, and what it throws ends it.

@@ -2,6 +2,7 @@
 #include "serve/api.h"
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -298,6 +299,7 @@ void Api::finished(const HttpCall& call, const AnswerNotes& notes, int status, i
   const Usage& u = notes.usage;
   const std::string person = spec_.access.person(call);
   if (u.prompt && !person.empty()) spec_.access.keys->had(person, u.prompt, u.completion, clock_.seconds());
+  if (spec_.traces && !quiet) trace(call, notes, status, seconds, person);
   std::string made;
   if (u.prompt) made = str(" ", notes.model, " ", u.prompt, "+", u.completion, " tokens ", notes.finish);
   if (spec_.verbose && !quiet)
@@ -318,6 +320,26 @@ void Api::finished(const HttpCall& call, const AnswerNotes& notes, int status, i
   const std::lock_guard lock(log_mutex_);
   request_log_->write(json_text(line));
   request_log_->flush();
+}
+
+void Api::trace(const HttpCall& call, const AnswerNotes& notes, int status, double seconds, const std::string& person) {
+  using std::chrono::system_clock;
+  const double now = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
+  RequestSpan span{.method = call.method,
+                   .path = call.path.substr(0, 256),
+                   .id = call.id,
+                   .model = notes.model,
+                   .finish = notes.finish,
+                   .key = person,
+                   .status = status,
+                   .begin = now - seconds,
+                   .end = now,
+                   .prompt_tokens = notes.usage.prompt,
+                   .completion_tokens = notes.usage.completion,
+                   .cached_tokens = notes.usage.cached,
+                   .first_token = notes.first_token};
+  place_in_trace(call.header("traceparent"), span);
+  spec_.traces->add(std::move(span));
 }
 
 void Api::stop() { slow_workers_->stop(); }

@@ -17,15 +17,17 @@
 #include "serve/metrics.h"
 #include "serve/response_store.h"
 #include "serve/service.h"
+#include "serve/traces.h"
 #include "serve/workers.h"
 
 namespace apus {
 
 struct ApiSpec {
   Access access;
-  bool verbose = true;      // a log line for each request
-  std::string request_log;  // JSONL file of requests; empty: none
-  std::string result_path;  // JSONL file of answers; empty: none
+  bool verbose = true;                       // a log line for each request
+  std::string request_log;                   // JSONL file of requests; empty: none
+  std::string result_path;                   // JSONL file of answers; empty: none
+  std::shared_ptr<Traces> traces = nullptr;  // null: requests are not traced
 };
 
 class Api : public HttpService, public std::enable_shared_from_this<Api> {
@@ -70,6 +72,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   static const Routes::value_type* find(const HttpCall& call);  // null: there is nothing at this path
   void run(Handler handler, const Exchange& e);
   void finished(const HttpCall& call, const AnswerNotes& notes, int status, int64_t bytes, double seconds);
+  void trace(const HttpCall& call, const AnswerNotes& notes, int status, double seconds, const std::string& person);
   // How an endpoint puts its answers: what their ids look like, and who writes them.
   struct Wording {
     const char* id_prefix;
