@@ -40,6 +40,9 @@ struct Combination {
   bool quantised = false;
   // The flag of an optimizer that looks at whole matrices; "": it does not.
   std::string whole_matrices = "";
+  // That of one which means an average of the weights that it trains; "": it does not.
+  std::string averaging = "";
+  bool some_layers = false;     // --lisa_activated_layers
   bool generates = false;       // --predict_with_generate
   bool broadcasts = false;      // --broadcast_weights
   bool asks_reference = false;  // --precompute_ref_log_probs

@@ -64,6 +64,8 @@ class Rules {
            ", or use --tuner_type lora");
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
            " halves the heads of the whole model over whole rows: leave out ", flag());
+    refuse(c_.some_layers, "--lisa_activated_layers draws from the layers of a whole model: leave it out with ",
+           flag());
     refuse(c_.zero == 3 && c_.groups, "--shard_group_size and hybrid_shard are not available with ", flag(),
            ", whose processes make groups already: leave it out");
     const bool moments = c_.tensor * c_.experts > 1 && !c_.whole_matrices.empty();
@@ -163,6 +165,13 @@ class Rules {
     refuse(!c_.whole_matrices.empty(), c_.whole_matrices,
            " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
            "--deepspeed and --fsdp");
+    refuse(
+        !c_.averaging.empty(), c_.averaging,
+        " evaluates and saves an average of whole weights, of which each rank would hold some rows: use adamw_torch, "
+        "adamw_8bit or sgd with --deepspeed and --fsdp");
+    refuse(c_.some_layers,
+           "--lisa_activated_layers gives some layers no state at all, and ranks would share out that of all: leave "
+           "out --deepspeed and --fsdp, or train all layers");
     refuse(!kind_.slices && !c_.shares_parts(), "--tuner_type ", c_.tuner,
            " looks at all ranks of all layers after an update: leave out --deepspeed and --fsdp, or use --tuner_type "
            "lora");

@@ -147,6 +147,10 @@ bool LoraConfig::saves(const std::string& module) const {
   }
   return false;
 }
+bool LoraConfig::scales_inputs(const std::string& module) const {
+  if (!feedforward_regex.empty()) return Pattern(feedforward_regex, "feedforward_modules").matches(module);
+  return any_suffix(module, feedforward_modules);
+}
 int64_t LoraConfig::rank_of(const std::string& module) const {
   if (const auto left = ranks_left.find(module); left != ranks_left.end()) return left->second;
   return by_pattern(rank_pattern, stacks(module) ? expert_matrix(module)->parameter() : module, r);
@@ -225,6 +229,7 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   c.lora_bias = in.value<bool>("lora_bias", false), c.token_rows = in.token_rows();
   in.names("target_modules", c.target_modules, c.target_regex);
   c.target_parameters = in.value<std::vector<std::string>>("target_parameters", {});
+  in.names("feedforward_modules", c.feedforward_modules, c.feedforward_regex);
   in.names("exclude_modules", c.exclude_modules, c.exclude_regex);
   c.modules_to_save = in.value<std::vector<std::string>>("modules_to_save", {});
   if (in.has("layers_to_transform"))

@@ -43,6 +43,10 @@ struct LoraConfig {
   std::string kind = "lora";  // of adapter_kinds()
   AdaLoraSettings adalora;
   BoftSettings boft;
+  FourierSettings fourier;
+  // IA3: layers whose inputs are scaled, by the ends of their names, or an expression for the whole name.
+  std::vector<std::string> feedforward_modules;
+  std::string feedforward_regex;
   bool old_bone = false;  // under the names that PEFT had for it before
   // AdaLoRA: layers whose file holds other ranks than `r`.
   std::map<std::string, int64_t> ranks_left;
@@ -50,8 +54,9 @@ struct LoraConfig {
   int64_t width = 0;         // of what it is behind
 
   bool targets(const std::string& module) const;
-  bool stacks(const std::string& module) const;  // target_parameters, for the matrix of one expert
-  bool saves(const std::string& module) const;   // modules_to_save
+  bool stacks(const std::string& module) const;         // target_parameters, for the matrix of one expert
+  bool saves(const std::string& module) const;          // modules_to_save
+  bool scales_inputs(const std::string& module) const;  // feedforward_modules
   int64_t rank_of(const std::string& module) const;
   double alpha_of(const std::string& module) const;
   std::vector<int64_t> rows_of(const std::string& module) const;  // token_rows

@@ -113,6 +113,39 @@ Json boft_json(Json lora, const LoraConfig& c) {
   return out;
 }
 
+void read_ia3(const Json& json, const std::string& where, LoraConfig& c) {
+  require(!setting<bool>(json, where, "fan_in_fan_out", false), Fault::Model, where,
+          ": fan_in_fan_out is not supported");
+  c.init = setting<bool>(json, where, "init_ia3_weights", true) ? "true" : "false";
+}
+
+void read_fourier(const Json& json, const std::string& where, LoraConfig& c) {
+  c.fourier = {setting<int64_t>(json, where, "n_frequency", 1000),
+               setting<int64_t>(json, where, "random_loc_seed", 777), setting<double>(json, where, "scaling", 150)};
+  require(
+      !setting<bool>(json, where, "fan_in_fan_out", false) && json.value("n_frequency_pattern", Json::object()).empty(),
+      Fault::Model, where, ": fan_in_fan_out and n_frequency_pattern are not supported");
+  require(c.fourier.seed >= 0 && c.fourier.seed < int64_t{1} << 32, Fault::Model, where,
+          ": random_loc_seed must be of 32 bits");
+  c.init = setting<bool>(json, where, "init_weights", false) ? "false" : "true";  // true: zeros
+}
+
+Json ia3_json(Json lora, const LoraConfig& c) {
+  Json out = common_settings(lora);
+  for (const char* key : {"bias", "layers_pattern", "layers_to_transform"}) out.erase(key);
+  out["fan_in_fan_out"] = false, out["init_ia3_weights"] = initial_values(c);
+  out["feedforward_modules"] = c.feedforward_regex.empty() ? Json(c.feedforward_modules) : Json(c.feedforward_regex);
+  return out;
+}
+
+Json fourier_json(Json lora, const LoraConfig& c) {
+  Json out = common_settings(lora);
+  out["fan_in_fan_out"] = false, out["init_weights"] = c.init == "false", out["n_frequency"] = c.fourier.frequencies;
+  out["n_frequency_pattern"] = Json::object(), out["random_loc_seed"] = c.fourier.seed;
+  out["scaling"] = c.fourier.scaling;
+  return out;
+}
+
 // Read already, and written as it is.
 void read_lora(const Json&, const std::string&, LoraConfig&) {}
 Json lora_json(Json lora, const LoraConfig&) { return lora; }
@@ -131,6 +164,8 @@ const std::vector<Kind>& kinds() {
       {"adalora", "AdaLoRA", {"ADALORA"}, "lora_", read_adalora, adalora_json},
       {"bone", "Bone", {"MISS", "BONE"}, "miss_", read_bone, bone_json},
       {"boft", "BOFT", {"BOFT"}, "boft_", read_boft, boft_json},
+      {"ia3", "IA3", {"IA3"}, "ia3_", read_ia3, ia3_json},
+      {"fourierft", "FourierFT", {"FOURIERFT"}, "fourierft_", read_fourier, fourier_json},
       {"adapter", "Bottleneck", {"ADAPTER"}, "adapter_", read_bottleneck, bottleneck_json}};
   return all;
 }
@@ -156,7 +191,7 @@ const std::vector<std::string>& adapter_kinds() {
 // layers after every update.
 AdapterAbilities adapter_abilities(const std::string& tuner_type) {
   if (tuner_type == "longlora") return {.whole_rows = true};
-  return {.cut = tuner_type == "lora" || tuner_type == "full",
+  return {.cut = tuner_type == "lora" || tuner_type == "full" || tuner_type == "llamapro",
           .answers = tuner_type != "adapter",
           .slices = tuner_type != "adalora"};
 }
@@ -194,6 +229,8 @@ int64_t boft_block(const BoftSettings& boft, const std::string& module, int64_t 
 
 int64_t change_elements(const LoraConfig& c, const std::string& module, int64_t in, int64_t out) {
   if (c.kind == "bone") return c.r * out;
+  if (c.kind == "ia3") return c.scales_inputs(module) ? in : out;
+  if (c.kind == "fourierft") return c.fourier.frequencies;
   if (c.kind == "adapter") return 2 * c.r * out + c.r + out;
   if (c.kind == "boft") return c.boft.factors * in * boft_block(c.boft, module, in) + out;
   const int64_t rank = c.rank_of(module);
@@ -209,6 +246,14 @@ bool ends_feed_forward(const std::string& module, const std::string& expression)
   const std::string last = module.substr(module.rfind('.') + 1);
   return (last == "down_proj" || last == "c_proj") &&
          Pattern(expression, "target_modules").matches(module.substr(0, module.size() - last.size() - 1));
+}
+
+std::string scaled_inputs_expression(const std::vector<std::string>& linear_modules) {
+  for (const char* block : {"mlp", "feed_forward", "ffn", "experts"})
+    if (std::any_of(linear_modules.begin(), linear_modules.end(),
+                    [&](const std::string& module) { return module.find(str(".", block, ".")) != std::string::npos; }))
+      return str(".*", block, ".*");
+  return "";
 }
 
 std::string feed_forward_expression(const std::vector<std::string>& linear_modules) {
@@ -242,8 +287,8 @@ void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& c
     return;
   }
   fail(Fault::Model, where, ": peft_type is '", type,
-       "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT, and "
-       "ms-swift's ADAPTER");
+       "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT, IA3, "
+       "FOURIERFT, and ms-swift's ADAPTER");
 }
 
 Json kind_config_json(Json lora, const LoraConfig& config) {

@@ -6,6 +6,8 @@
 //   adalora   ADALORA       lora_A [r, in], lora_E [r, 1], lora_B [out, r]
 //   bone      MISS, BONE    miss_block [r, out] (BONE: bone_block)
 //   boft      BOFT          boft_R [factors, in / block, block, block], boft_s [out, 1]
+//   ia3       IA3           ia3_l [out, 1], of feed-forwards [1, in]
+//   fourierft FOURIERFT     fourierft_spectrum [n_frequency]
 //   adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
 //
 // PEFT has no adapters behind layers: these are ms-swift's files, which stand in a folder default/ of the checkpoint.
@@ -32,6 +34,18 @@ struct AdaLoraSettings {
 struct BoftSettings {
   int64_t block_size = 4, block_num = 0;  // one of them is 0 and follows from the other
   int64_t factors = 1;                    // of the butterfly
+};
+
+struct FourierSettings {
+  int64_t frequencies = 2000, seed = 777;  // of the places of these numbers
+  double scaling = 300;
+};
+
+// How LoRA-GA makes first factors of a gradient's singular vectors u, v: which of them, and how long.
+struct GradientFactors {
+  std::string direction = "ArB2r";  // ArBr, A2rBr, ArB2r
+  std::string scale = "stable";     // gd, unit, stable, weightS
+  double stable_gamma = 16;
 };
 
 struct LoraConfig;
@@ -61,6 +75,8 @@ int64_t boft_block(const BoftSettings& boft, const std::string& module, int64_t 
 
 // kind adapter: the feed-forwards of all layers, as an expression; Fault::Usage where a layer has none or a mixture.
 std::string feed_forward_expression(const std::vector<std::string>& linear_modules);
+// kind ia3: the layers whose inputs are scaled, those of feed-forwards; "": there are none by a known name.
+std::string scaled_inputs_expression(const std::vector<std::string>& linear_modules);
 // Whether a linear layer is the last one of a feed-forward that the expression means.
 bool ends_feed_forward(const std::string& module, const std::string& expression);
 

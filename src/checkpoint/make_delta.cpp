@@ -6,7 +6,9 @@
 #include "nn/boft.h"
 #include "nn/bone.h"
 #include "nn/bottleneck.h"
+#include "nn/fourier.h"
 #include "nn/lora.h"
+#include "nn/rescale.h"
 
 namespace apus {
 namespace {
@@ -42,7 +44,7 @@ std::unique_ptr<TrainedDelta> adalora_delta(const LoraConfig& c, const DeltaPlac
 std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& p) {
   require(c.kind == "lora" || !p.sides.looks_up, Fault::Usage, adapter_title(c), " on the embedding ", p.module,
           " is not available: leave it out of --target_modules, or train it whole with --modules_to_save");
-  const bool whole = c.dora || c.kind == "boft";
+  const bool whole = c.dora || c.kind == "boft" || c.kind == "ia3" || c.kind == "fourierft";
   require(!whole || (!p.sides.looks_up && p.module != "lm_head"), Fault::Usage, adapter_title(c), " on ", p.module,
           " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train "
           "it whole with --modules_to_save");
@@ -59,6 +61,16 @@ std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& 
                                              .factors = c.boft.factors,
                                              .id = p.id},
                                   p.bias);
+  if (c.kind == "ia3")
+    return std::make_unique<Rescale>(
+        Rescale::Spec{.in = p.sides.in, .out = p.sides.out, .inputs = c.scales_inputs(p.module), .id = p.id}, p.bias);
+  if (c.kind == "fourierft")
+    return std::make_unique<FourierChange>(FourierChange::Spec{.in = p.sides.in,
+                                                               .out = p.sides.out,
+                                                               .frequencies = c.fourier.frequencies,
+                                                               .scaling = c.fourier.scaling,
+                                                               .places = static_cast<uint32_t>(c.fourier.seed),
+                                                               .id = p.id});
   return lora_delta(c, p);
 }
 

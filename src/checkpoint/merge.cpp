@@ -174,6 +174,7 @@ class Changes {
 
   // The changes themselves, of kinds other than LoRA, with the file's values.
   void make_deltas(const TensorFolder& base) {
+    std::map<std::string, std::map<std::string, std::string>> biases;  // that are scaled like their layer's outputs
     for (const auto& [target, parts] : parts_) {
       const TensorEntry* entry = base.find(target);
       if (parts.count("weight")) continue;
@@ -181,7 +182,7 @@ class Changes {
               ", which is no matrix of the base");
       const std::vector<int64_t> shape = own_shape(target, *entry);
       const DeltaPlace place{.module = module_of(target), .sides = {.in = shape[1], .out = shape[0]}};
-      auto delta = make_delta(config_, place);
+      std::shared_ptr<TrainedDelta> delta = make_delta(config_, place);
       delta->visit([&, &own = parts](const std::string& what, Param& p) {
         const bool fits = own.count(what) && file_->entries().at(own.at(what)).shape == p.full;
         require(fits, Fault::Model, "the adapter ", dir_.string(),
@@ -189,8 +190,11 @@ class Changes {
                 " is missing or does not fit a tensor of that shape");
         p.data = file_->tensor(own.at(what));
       });
+      const std::string bias = module_of(target) + ".bias";
+      if (delta->scales_outputs() && base.find(bias)) biases[bias] = parts, deltas_[bias] = delta;
       deltas_[target] = std::move(delta);
     }
+    parts_.merge(biases);
   }
 
   // As the model has it.
@@ -235,7 +239,7 @@ class Changes {
   std::vector<DiskForm> forms_;
   std::string score_;
   std::shared_ptr<AdapterFile> file_;
-  std::map<std::string, std::unique_ptr<TrainedDelta>> deltas_;      // of kinds other than LoRA
+  std::map<std::string, std::shared_ptr<TrainedDelta>> deltas_;      // of kinds other than LoRA
   std::map<std::string, std::map<std::string, std::string>> parts_;  // base tensor -> what -> name in the file
 };
 

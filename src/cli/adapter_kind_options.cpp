@@ -41,6 +41,10 @@ void AdapterKindOptions::fields(OptionTable& v) {
       .at_least(1)
       .at_most(16)
       .must_match();
+  v("fourier_n_frequency", fourier.frequencies, "fourierft: numbers that are trained of each layer")
+      .at_least(1)
+      .must_match();
+  v("fourier_scaling", fourier.scaling, "fourierft: factor of the change").must_match();
   v("adapter_length", adapter_length, "adapter: width of the bottleneck behind each feed-forward")
       .at_least(1)
       .must_match();
@@ -50,7 +54,10 @@ void AdapterKindOptions::fields(OptionTable& v) {
 
 bool AdapterKindOptions::reads(const std::string& option, const std::string& tuner_type) const {
   if (tuner_type == "longlora") return reads(option, "lora");
-  if (option == "lora_rank") return tuner_type == "lora";
+  if (tuner_type == "llamapro" || option.starts_with("llamapro_"))
+    return tuner_type == "llamapro" && option.starts_with("llamapro_");
+  if (option == "lora_rank" || option.starts_with("lora_ga_")) return tuner_type == "lora";
+  if (option.starts_with("fourier_")) return tuner_type == "fourierft";
   const bool layers = option.starts_with("target_") || option == "init_weights";
   if (layers && tuner_type == "adapter") return false;  // all feed-forwards
   if (option == "lora_alpha" || option == "lora_dropout") return tuner_type == "lora" || tuner_type == "adalora";
@@ -65,7 +72,7 @@ void AdapterKindOptions::note_others(OptionTable& v, const std::string& tuner_ty
 }
 
 void AdapterKindOptions::describe(const std::string& tuner_type, LoraConfig& c) const {
-  c.kind = tuner_type == "longlora" ? "lora" : tuner_type, c.adalora = adalora, c.boft = boft;
+  c.kind = tuner_type == "longlora" ? "lora" : tuner_type, c.adalora = adalora, c.boft = boft, c.fourier = fourier;
   if (c.kind == "adalora") c.r = adalora_init_r;
   if (c.kind == "bone") c.r = bone_rank;
   if (c.kind == "adapter") {

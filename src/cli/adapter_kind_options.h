@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of adapters besides LoRA: --tuner_type adalora, bone, boft, adapter.
+// Options of adapters besides LoRA: --tuner_type adalora, bone, boft, fourierft, ia3, adapter.
 #pragma once
 
 #include <string>
@@ -16,6 +16,7 @@ struct AdapterKindOptions {
   std::string adapter_act = "gelu";
   AdaLoraSettings adalora;
   BoftSettings boft;
+  FourierSettings fourier;
   void fields(OptionTable& v);
   // Whether an option of tuners is read with this one.
   bool reads(const std::string& option, const std::string& tuner_type) const;

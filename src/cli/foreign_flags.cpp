@@ -54,12 +54,6 @@ void foreign_training_fields(OptionTable& v) {
   v.no_effect({"hub_always_push"}, "the newest checkpoint is always uploaded when the one before it has gone");
   v.refuse({"hub_revision"}, "checkpoints go to the main branch; apus upload --model_revision chooses another");
   v.refuse({"mrl_dims"}, "this command trains causal language models");
-  v.refuse(
-      {"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
-       "galore_proj_type", "galore_proj_quant", "galore_proj_bits", "galore_proj_group_size", "galore_cos_threshold",
-       "galore_gamma_proj", "galore_queue_size", "galore_optim_per_parameter", "galore_with_embedding",
-       "galore_quantization", "optim_target_modules", "lisa_activated_layers", "lisa_step_interval"},
-      "small memory: --tuner_type lora, or full with --optim adamw_8bit --master_weights stochastic");
   v.refuse({"use_flash_ckpt"}, "checkpoints are written atomically as they are");
   v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_notification_method",
             "swanlab_webhook_url", "swanlab_secret", "swanlab_mode"},

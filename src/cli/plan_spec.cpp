@@ -34,7 +34,7 @@ TuningSpec tuning_of(const TunerOptions& o) {
   t.lora = o.lora(), t.dropout = o.lora_dropout, t.dora = o.use_dora;
   LoraConfig config{.r = o.lora_rank};
   if (o.lora()) o.kinds.describe(o.tuner_type, config);
-  t.kind = config.kind, t.boft = config.boft, t.rank = config.r;
+  t.kind = config.kind, t.boft = config.boft, t.fourier = config.fourier, t.rank = config.r;
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
   t.target_modules = o.target_modules, t.target_parameters = o.target_parameters, t.modules_to_save = o.modules_to_save,
   t.target_regex = o.target_regex.value_or("");
@@ -80,6 +80,11 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.title = flags.model.model, spec.device = device;
   if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
   spec.model = model_facts(config), spec.tuning = tuning_of(flags.tuner);
+  if (flags.tuner.grows()) {
+    const BlockExpansion grown = grown_blocks(flags.tuner, spec.model);
+    spec.model = model_facts(grown.config(config));
+    spec.tuning.freeze_ratio = 1, spec.tuning.train = grown.added_names(spec.model.layer);
+  }
   spec.train.element = element_of(flags.model.torch_dtype, spec.model, device, spec);
   spec.train.devices = static_cast<int>(devices);
   if (devices > 1) {
@@ -93,9 +98,10 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
   spec.train.update_in_backward = flags.loop.update_in_backward;
   spec.train.wide_gradients = mesh.sharding().wide_sums;
-  const std::string arguments = o.optim_args.value_or("");
-  spec.train.optimizer.momentum =
-      arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
+  spec.train.optimizer.arguments = o.optimizer_arguments();
+  const OptimizerArguments& arguments = spec.train.optimizer.arguments;
+  spec.train.optimizer.momentum = arguments.count("momentum") + arguments.count("beta1") > 0;
+  spec.tuning.trained_layers = o.lisa_activated_layers;
   spec.rows = flags.loop.per_device_train_batch_size;
   row_tokens(flags.prompt, flags.data, spec);
   spec.row_sharers = mesh.sequence_parallel_size;
@@ -152,6 +158,15 @@ void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quant
   spec.train.held_bits = *bits, spec.tuning.holds_experts = spec.device.host && spec.train.element == 2;
   spec.assumptions.push_back(
       str("weights of linear layers are held in ", std::round(*bits * 100) / 100, " bits, scales included"));
+}
+
+BlockExpansion grown_blocks(const TunerOptions& o, const ModelFacts& facts) {
+  const bool alike = std::all_of(facts.keeps.begin(), facts.keeps.end(), [](Keeps k) { return keeps_tokens(k); }) &&
+                     std::none_of(facts.sparse.begin(), facts.sparse.end(), [](bool sparse) { return sparse; });
+  require(!facts.encoder && !facts.seeing && !facts.quantised && alike, Fault::Usage,
+          "--tuner_type llamapro is for models that read text only, whose weights are plain and whose layers are all ",
+          "attention and a feed-forward; this one (", facts.type, ") is trained by --tuner_type lora or full");
+  return BlockExpansion::of(facts.layers, o.llamapro_num_new_blocks, o.llamapro_num_groups);
 }
 
 }  // namespace apus

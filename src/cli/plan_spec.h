@@ -3,6 +3,7 @@
 // groups of options, no command.
 #pragma once
 
+#include "checkpoint/block_expansion.h"
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
 #include "plan/plan.h"
@@ -28,6 +29,9 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
 PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
                         const DeviceFacts& device);
 PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
+
+// --tuner_type llamapro on this model; Fault::Usage where its layers cannot be copied so.
+BlockExpansion grown_blocks(const TunerOptions& tuner, const ModelFacts& smaller);
 
 // The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
 Json config_named(const std::string& model);

@@ -223,7 +223,7 @@ void TrainRun::resolve(OptionTable& v) {
   if (!tuner.lora())
     for (const char* name : {"lora_dtype", "lora_bias", "target_modules", "target_regex", "target_parameters",
                              "modules_to_save", "trainable_token_indices", "init_weights"})
-      if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
+      if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type ", tuner.tuner_type));
   model.new_special_tokens =
       listed_tokens(model.new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
@@ -244,7 +244,7 @@ void TrainRun::remember_settings(const OptionTable& v) {
   exact = noted = Json::object();
   for (const Option* option : v.with(&Option::is_exact))
     if (option->group != "Tuner" || option->name == "tuner_type" ||
-        (tuner.lora() && tuner.kinds.reads(option->name, tuner.tuner_type)))
+        ((tuner.lora() || tuner.grows()) && tuner.kinds.reads(option->name, tuner.tuner_type)))
       exact[option->name] = all[option->name];
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
@@ -294,6 +294,10 @@ void TrainRun::check() const {
           " there are no questions");
   require(optimisation.optimizer.value_or("default") != "lorap" || tuner.lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
+  require(tuner.init_weights != "lora-ga" || !tuner.lora() || algorithm_info(algorithm).command.empty(), Fault::Usage,
+          "--init_weights lora-ga takes gradients of rows with answers, as apus sft and apus pt have them: train so "
+          "first, or use --init_weights pissa");
+  optimisation.check_optimizer(tuner.lora());
   benchmarks.check();
   push.check();
   check_update_in_backward(ranks);
@@ -371,7 +375,10 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
           .tuner = tuner.tuner_type,
           .dora = tuner.use_dora,
           .quantised = quantise.any() || (tuner.lora() && facts && facts->quantised),
-          .whole_matrices = whole_matrices_flag(optimisation.chosen_optimizer()),
+          .whole_matrices =
+              optimisation.galore.use_galore ? "--use_galore" : whole_matrices_flag(optimisation.chosen_optimizer()),
+          .averaging = averaging_flag(optimisation.chosen_optimizer()),
+          .some_layers = optimisation.lisa_activated_layers > 0,
           .generates = loop.predict_with_generate,
           .broadcasts = mesh.broadcast_weights,
           .asks_reference = reference.precompute_ref_log_probs,

@@ -60,7 +60,7 @@ struct TrainRun {
   bool template_said = false;  // --use_chat_template was given
   bool begins_anew = false;    // --resume_from_checkpoint auto has found nothing to go on from
 
-  double lr() const { return optimisation.learning_rate.value_or(tuner.lora() ? 1e-4 : 1e-5); }
+  double lr() const { return optimisation.learning_rate.value_or(tuner.tuner_type == "full" ? 1e-5 : 1e-4); }
   int64_t ranks() const;  // processes of the run
   // What goes together is asked of this (abilities/combination.h); `facts`: the model, once it is here.
   Combination combination(int64_t ranks, const ModelFacts* facts = nullptr) const;

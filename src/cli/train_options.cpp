@@ -10,8 +10,6 @@
 #include "base/sizes.h"
 #include "cli/foreign_flags.h"
 #include "data/read/byte_source.h"
-#include "train/options/optimizer_info.h"
-#include "train/record/schedule.h"
 #include "train/record/tracker.h"
 
 namespace apus {
@@ -116,26 +114,36 @@ namespace {
 void other_tuners(OptionTable& v) {
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
   v.refuse({"use_swift_lora"}, "adapters are PEFT's");
-  v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
-            "lora_ga_stable_gamma"},
-           "use --init_weights pissa or olora");
-  v.refuse({"fourier_n_frequency", "fourier_scaling", "vera_rank", "vera_projection_prng_key", "vera_dropout",
-            "vera_d_initial", "llamapro_num_new_blocks", "llamapro_num_groups", "reft_layers", "reft_intervention_type",
-            "reft_args"},
-           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft, adapter, "
-           "longlora and full are available");
+  v.refuse({"vera_rank", "vera_projection_prng_key", "vera_dropout", "vera_d_initial", "reft_layers",
+            "reft_intervention_type", "reft_args"},
+           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft, ia3, fourierft, "
+           "adapter, longlora, llamapro and full are available");
 }
 
 }  // namespace
 
+void LoraGaOptions::fields(OptionTable& v) {
+  v("lora_ga_batch_size", batch_size, "lora-ga: rows of a batch whose gradient is taken").at_least(1);
+  v("lora_ga_iters", iters, "lora-ga: batches whose gradients are added").at_least(1);
+  v("lora_ga_max_length", max_length, "lora-ga: rows with more tokens are passed over").at_least(1);
+  v("lora_ga_direction", how.direction,
+    "lora-ga: which of a gradient's singular vectors A and B begin with: the first r, or those from r to 2r")
+      .choices({"ArBr", "A2rBr", "ArB2r"});
+  v("lora_ga_scale", how.scale, "lora-ga: how long they are").choices({"gd", "unit", "stable", "weightS"});
+  v("lora_ga_stable_gamma", how.stable_gamma, "lora-ga: stable divides by the root of this").above(0);
+}
+
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
   v("tuner_type", tuner_type,
-    "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, adapter: other "
-    "adapters; longlora: factors, trained with attention over groups of tokens; lora_llm: factors in the language "
+    "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, ia3, fourierft, "
+    "adapter: "
+    "other adapters; longlora: factors, trained with attention over groups of tokens; llamapro: "
+    "further layers; lora_llm: factors in the language "
     "model only, which is lora for a model that reads text only")
       .common()
-      .choices({"lora", "full", "adalora", "bone", "boft", "adapter", "longlora", "lora_llm"})
+      .choices({"lora", "full", "adalora", "bone", "boft", "ia3", "fourierft", "adapter", "longlora", "llamapro",
+                "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()
@@ -172,7 +180,7 @@ void TunerOptions::fields(OptionTable& v) {
   v("lora_dtype", lora_dtype, "LoRA: number format of the factors")
       .choices({"float32", "bfloat16"})
       .shown_default("float32");
-  v("init_weights", init_weights, "first values: true, false, gaussian, pissa, pissa_niter_N, olora")
+  v("init_weights", init_weights, "first values: true, false, gaussian, pissa, pissa_niter_N, olora, lora-ga")
       .alias("init_lora_weights")
       .must_match();
   v("use_rslora", use_rslora, "LoRA: scale by alpha / sqrt(rank)").must_match();
@@ -180,6 +188,15 @@ void TunerOptions::fields(OptionTable& v) {
   v("lorap_lr_ratio", lorap_lr_ratio, "LoRA+: B factors learn this many times faster; 10 to 16 is usual")
       .above(0)
       .noted();
+  v.include(lora_ga);
+  v("llamapro_num_new_blocks", llamapro_num_new_blocks,
+    "llamapro: layers that are added, each a copy of the one before it")
+      .at_least(1)
+      .must_match();
+  v("llamapro_num_groups", llamapro_num_groups, "llamapro: runs of layers, behind each of which one is added")
+      .at_least(1)
+      .shown_default("--llamapro_num_new_blocks")
+      .must_match();
   v.include(kinds);
   v("freeze_parameters", freeze_parameters, "full: parameters whose names begin so stay as they are");
   v("freeze_parameters_regex", freeze_parameters_regex,
@@ -211,6 +228,9 @@ void TunerOptions::check() const {
           "--adapters: one adapter can be trained on from; merge the others first (apus merge-lora)");
   const bool freezes = !freeze_parameters.empty() || freeze_parameters_regex || freeze_parameters_ratio > 0 ||
                        !trainable_parameters.empty() || trainable_parameters_regex;
+  require(!grows() || !freezes, Fault::Usage,
+          "--tuner_type llamapro trains the layers that it adds: leave out --freeze_parameters, --trainable_parameters "
+          "and their kin");
   require(!lora() || !freezes, Fault::Usage,
           "--freeze_parameters, --trainable_parameters and their kin belong to --tuner_type full; with lora the base "
           "is frozen, ",
@@ -224,6 +244,9 @@ void TunerOptions::check() const {
           "--target_parameters: factors over stacked experts belong to --tuner_type lora");
   require(plain || !lora() || init_weights == "true" || init_weights == "false", Fault::Usage, "--init_weights ",
           init_weights, " with --tuner_type ", tuner_type, " is not available; possible: true, false");
+  require(
+      init_weights != "lora-ga" || (!use_dora && target_parameters.empty() && adapters.empty()), Fault::Usage,
+      "--init_weights lora-ga makes factors of plain LoRA: leave out --use_dora, --target_parameters and --adapters");
   if (LoraConfig config{.bias = lora_bias, .modules_to_save = modules_to_save}; lora())
     kinds.describe(tuner_type, config);
   require(
@@ -239,68 +262,6 @@ void TunerOptions::check() const {
 void FolderOptions::fields(OptionTable& v) {
   v("output_dir", output_dir, "folder that the runs are written to").common().shown_default("output/<model>");
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
-}
-
-namespace {
-std::vector<std::string> words_of_optimizer() {
-  std::vector<std::string> words = {"default", "lorap"};
-  for (const auto& [name, info] : Registry<OptimizerInfo>::of().all())
-    if (info.flag == "optimizer") words.push_back(name);
-  return words;
-}
-}  // namespace
-
-std::string OptimisationOptions::chosen_optimizer() const {
-  const std::string asked = optimizer.value_or("default");
-  return asked == "default" || asked == "lorap" ? optimizer_named(optim) : asked;
-}
-
-void OptimisationOptions::fields(OptionTable& v) {
-  v("learning_rate", learning_rate, "the highest learning rate, which the schedule reaches after the warm-up")
-      .common()
-      .at_least(0)
-      .shown_default("1e-5 for full, 1e-4 for lora");
-  v("lr_scheduler_type", lr_scheduler_type, "how the learning rate changes over the run")
-      .choices(schedule_names())
-      .noted();
-  v("lr_scheduler_kwargs", lr_scheduler_kwargs, "further settings of the schedule, e.g. '{\"min_lr_rate\": 0.1}'")
-      .noted();
-  v("warmup_ratio", warmup_ratio, "share of the run in which the learning rate rises from 0")
-      .common()
-      .at_least(0)
-      .at_most(0.999)
-      .noted();
-  v("warmup_steps", warmup_steps, "updates in which the learning rate rises from 0").at_least(0).noted();
-  v("optim", optim, optimizers_text("optim")).choices(optimizer_names());
-  v("optim_args", optim_args, "further settings of the optimizer: key=value,key=value").noted();
-  v("optimizer", optimizer, optimizers_text("optimizer") + "; lorap: LoRA+").choices(words_of_optimizer());
-  v("weight_decay", weight_decay, "weight decay, of all parameters but biases and norms").at_least(0).noted();
-  v("adam_beta1", adam_beta1, "decay of the optimizer's first moment").at_least(0).at_most(0.9999999).noted();
-  v("adam_beta2", adam_beta2, "decay of the optimizer's second moment").at_least(0).at_most(0.9999999).noted();
-  v("adam_epsilon", adam_epsilon, "what AdamW adds to the root of its second moment").above(0).noted();
-  v("master_weights", master_weights,
-    "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
-      .choices({"float32", "stochastic", "none"});
-  v("gradient_checkpointing", gradient_checkpointing,
-    "recompute layers in the backward pass instead of keeping their activations: less memory, about a third slower")
-      .common();
-  v("vit_gradient_checkpointing", vit_gradient_checkpointing,
-    "models that see: recompute trained towers' layers in the backward pass")
-      .shown_default("gradient_checkpointing");
-  v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs,
-    "settings of --gradient_checkpointing: {\"layers\": N} recomputes the first N layers alone");
-  v("recompute_granularity", recompute_granularity,
-    "full: whole layers again; selective: what matrix products and attention gave is kept, only norms and gates are "
-    "made again")
-      .choices({"full", "selective"});
-  v("recompute_modules", recompute_modules,
-    "selective: what is made again besides: mlp, core_attn; layernorm always is");
-  v("recompute_num_layers", recompute_num_layers,
-    "full: the first N layers only; selective: --recompute_modules of the first N layers only")
-      .at_least(0);
-  v("recompute_method", recompute_method, "block: --recompute_num_layers counts layers; uniform: all of them")
-      .choices({"block", "uniform"});
-  v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0).noted();
 }
 
 void FolderOptions::saving_fields(OptionTable& v) {
@@ -343,50 +304,6 @@ void FolderOptions::check() const {
   std::error_code code;
   require(resume_from_checkpoint.empty() || std::filesystem::is_directory(resume_from_checkpoint, code), Fault::Usage,
           "--resume_from_checkpoint ", resume_from_checkpoint, " is not a folder here");
-}
-
-void OptimisationOptions::check() const {
-  require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
-  if (gradient_checkpointing_kwargs.is_object())
-    for (const auto& [key, value] : gradient_checkpointing_kwargs.items())
-      require(key == "use_reentrant" || (key == "layers" && value.is_number_integer()), Fault::Usage,
-              "--gradient_checkpointing_kwargs: '", key, "' is not known; possible: {\"layers\": N}");
-  check_recompute();
-}
-
-void OptimisationOptions::check_recompute() const {
-  const bool selective = recompute_granularity == "selective";
-  require(
-      gradient_checkpointing || (!selective && !recompute_num_layers && !recompute_method && recompute_modules.empty()),
-      Fault::Usage,
-      "--recompute_granularity and its kin say how layers are recomputed, --gradient_checkpointing false that none is");
-  require(!gradient_checkpointing_kwargs.is_object() || !gradient_checkpointing_kwargs.contains("layers") ||
-              (!selective && !recompute_num_layers),
-          Fault::Usage,
-          "--gradient_checkpointing_kwargs with layers is --recompute_num_layers under another name; give that alone");
-  require(
-      recompute_method.value_or("block") == "block" || recompute_num_layers.value_or(1) == 1, Fault::Usage,
-      "--recompute_method uniform with groups of ", recompute_num_layers.value_or(1),
-      " layers is not available: each layer's input is kept; --recompute_method block recomputes the first N layers");
-  require(selective || recompute_modules.empty(), Fault::Usage,
-          "--recompute_modules belongs to --recompute_granularity selective");
-  for (const std::string& name : recompute_modules)
-    require(name == "mlp" || name == "core_attn" || name == "layernorm", Fault::Usage, "--recompute_modules ", name,
-            " is not available; possible: mlp, core_attn, layernorm (which always is)");
-}
-
-OptimisationOptions::Recompute OptimisationOptions::recompute(int64_t layers) const {
-  if (!gradient_checkpointing) return {};
-  const Json& kwargs = gradient_checkpointing_kwargs;
-  const bool by_kwargs = kwargs.is_object() && kwargs.contains("layers"),
-             uniform = recompute_method.value_or("block") == "uniform";
-  const int64_t asked = by_kwargs ? kwargs["layers"].get<int64_t>()
-                        : uniform ? layers
-                                  : recompute_num_layers.value_or(layers);
-  const auto again = [&](const char* name) {
-    return std::find(recompute_modules.begin(), recompute_modules.end(), name) != recompute_modules.end();
-  };
-  return {std::min(layers, asked), recompute_granularity == "selective", again("core_attn"), again("mlp")};
 }
 
 }  // namespace apus

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "base/options.h"
+#include "checkpoint/adapter_kinds.h"
 #include "cli/adapter_kind_options.h"
 #include "cli/option_groups.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 
@@ -39,8 +41,15 @@ struct DataOptions {
 // TemplateOptions where rows are encoded for training.
 void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptions& data);
 
+// --init_weights lora-ga: the rows whose gradients the first factors are made of, and how.
+struct LoraGaOptions {
+  int64_t batch_size = 2, iters = 2, max_length = 1024;
+  GradientFactors how;
+  void fields(OptionTable& v);
+};
+
 struct TunerOptions {
-  std::string tuner_type = "lora";    // full, or a kind of adapter
+  std::string tuner_type = "lora";    // full, llamapro, or a kind of adapter
   std::vector<std::string> adapters;  // to train on from
   std::vector<std::string> target_modules = {"all-linear"};
   std::optional<std::string> target_regex;
@@ -57,10 +66,28 @@ struct TunerOptions {
   double freeze_parameters_ratio = 0;
   bool freeze_llm = false, freeze_vit = true, freeze_aligner = true;  // of models that see
   std::optional<double> vit_lr, aligner_lr;
+  LoraGaOptions lora_ga;
+  int64_t llamapro_num_new_blocks = 4;
+  std::optional<int64_t> llamapro_num_groups;
   AdapterKindOptions kinds;
+  bool grows() const { return tuner_type == "llamapro"; }
   bool lora() const { return is_adapter_kind(tuner_type); }  // an adapter, of any kind
   void fields(OptionTable& v);
   void check() const;
+};
+
+// ms-swift's flags of GaLore, which stand for settings of galore_adamw.
+struct GaloreOptions {
+  bool use_galore = false, galore_with_embedding = false;
+  std::vector<std::string> galore_target_modules;
+  int64_t galore_rank = 128, galore_update_proj_gap = 50;
+  double galore_scale = 1;
+  std::string galore_proj_type = "std";
+  // Q-GaLore.
+  bool galore_quantization = false;
+  double galore_cos_threshold = 0.4;
+  int64_t galore_gamma_proj = 2, galore_queue_size = 5;
+  void fields(OptionTable& v);
 };
 
 // The learning rate, the optimizer, and what is computed again instead of kept.
@@ -82,9 +109,14 @@ struct OptimisationOptions {
   std::optional<int64_t> recompute_num_layers;
   std::vector<std::string> recompute_modules;
   double neftune_noise_alpha = 0;
+  std::vector<std::string> optim_target_modules;
+  GaloreOptions galore;
+  int64_t lisa_activated_layers = 0, lisa_step_interval = 20;
 
   // The optimizer's own name, which --optimizer or --optim chooses.
   std::string chosen_optimizer() const;
+  OptimizerArguments optimizer_arguments() const;
+  std::vector<std::string> optimizer_targets() const;
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {
     // The first so many: all of each; with `selective` only these parts of each.
@@ -98,6 +130,7 @@ struct OptimisationOptions {
   void fields(OptionTable& v);
   void check() const;
   void check_recompute() const;
+  void check_optimizer(bool adapter) const;
 };
 
 // The folder that a run writes, and the checkpoint that it goes on from.

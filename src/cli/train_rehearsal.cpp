@@ -134,7 +134,8 @@ std::string TrainRun::faster(const RowFacts& rows) const try {
 
 void TrainRun::rehearse(Rehearsal& r) const {
   const Json config =
-      r.model(!folder.resume_from_checkpoint.empty() && !tuner.lora() ? folder.resume_from_checkpoint : model.model);
+      r.model(!folder.resume_from_checkpoint.empty() && !tuner.lora() && !tuner.grows() ? folder.resume_from_checkpoint
+                                                                                        : model.model);
   push.rehearse(r, model);
   r.adapters(tuner.adapters);
   r.tokenizer(model.model);

@@ -64,9 +64,9 @@ bool init_changes_weight(const std::string& how) { return how.rfind("pissa", 0) 
 
 void check_lora_init(const std::string& how) {
   const bool iterated = how.rfind("pissa_niter_", 0) == 0 && pissa_iterations(how) > 0;
-  const std::vector<std::string> plain = {"true", "false", "kaiming", "gaussian", "pissa", "olora"};
+  const std::vector<std::string> plain = {"true", "false", "kaiming", "gaussian", "pissa", "olora", "lora-ga"};
   require(iterated || std::find(plain.begin(), plain.end(), how) != plain.end(), Fault::Usage, "--init_weights ", how,
-          " is not available; possible: true, false, gaussian, pissa, pissa_niter_N (N > 0), olora");
+          " is not available; possible: true, false, gaussian, pissa, pissa_niter_N (N > 0), olora, lora-ga");
 }
 
 void init_lora(Lora& lora, Adaptable& layer, const std::string& how, uint64_t seed, at::TensorOptions options) {

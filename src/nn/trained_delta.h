@@ -21,6 +21,8 @@ class TrainedDelta : public Delta {
   // The layer's bias with the change, f32. Undefined: it stays as it is.
   virtual at::Tensor merged_bias(const at::Tensor& /*bias*/) const { return {}; }
   virtual bool changes_bias() const { return false; }
+  // Whether merged_rows() of a layer's bias, in its one dimension, is that bias with the change.
+  virtual bool scales_outputs() const { return false; }
 };
 
 }  // namespace apus

@@ -458,8 +458,15 @@ double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {
   const double of_others = info.of_others + momentum, of_matrices = info.of_matrices + momentum;
   const double master = o.master && s.element < 4 ? 4 : 0,
                adapter_master = o.master && t.spec.adapter_bytes < 4 ? 4 : 0;
-  return (t.trained - t.trained_matrices) * of_others + t.trained_matrices * of_matrices + t.adapter * of_matrices +
-         t.trained * master + t.adapter * adapter_master;
+  double shaped = 0, by_shape = 0;  // elements that are counted by their shape, and their bytes
+  if (info.of_shape)
+    for (const auto& [shape, count] : t.trained_shapes) {
+      const auto n = static_cast<double>(count);
+      shaped += n * static_cast<double>(shape.first) * static_cast<double>(shape.second);
+      by_shape += n * info.of_shape(shape.first, shape.second, o.arguments);
+    }
+  return (t.trained - t.trained_matrices) * of_others + (t.trained_matrices - shaped) * of_matrices + by_shape +
+         t.adapter * of_matrices + t.trained * master + t.adapter * adapter_master;
 }
 
 MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,

@@ -3,6 +3,9 @@
 // the order in which the trainer, autograd and the operators do it.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "plan/device_facts.h"
 #include "plan/timeline.h"
 #include "plan/tower_memory.h"
@@ -11,9 +14,10 @@
 namespace apus {
 
 struct OptimizerFacts {
-  std::string kind = "adamw";  // train/options/optimizer_info.h
-  bool master = true;          // f32 copies of half-typed weights
-  bool momentum = false;       // sgd with momentum, adafactor with a first moment
+  std::string kind = "adamw";                         // train/options/optimizer_info.h
+  bool master = true;                                 // f32 copies of half-typed weights
+  std::map<std::string, std::string> arguments = {};  // --optim_args
+  bool momentum = false;                              // sgd with momentum, adafactor with a first moment
 };
 
 struct RecomputeFacts {  // what runs again in the backward pass

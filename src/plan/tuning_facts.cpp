@@ -41,13 +41,14 @@ class Freezing {
 
 LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
-  c.kind = s.kind, c.boft = s.boft, c.dora = s.dora;
+  c.kind = s.kind, c.boft = s.boft, c.fourier = s.fourier, c.dora = s.dora;
   c.r = s.rank, c.target_regex = s.target_regex, c.target_parameters = s.target_parameters;
   c.token_rows = s.token_rows;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
   const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
   if (model.seeing && all && c.target_regex.empty())
     c.target_regex = all_linear_expression(*model.seeing, s.groups, model.linear_modules());
+  if (c.kind == "ia3") c.feedforward_regex = scaled_inputs_expression(model.linear_modules());
   if (c.kind == "adapter") c.target_regex = feed_forward_expression(model.linear_modules());
   std::set<std::string> norms;
   for (const ParamFacts& p : model.params)
@@ -158,7 +159,9 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     const std::string module = p.module();
     const bool frozen =
         model.seeing && is_frozen(*model.seeing, spec.groups, p.name) && !begins_with_any(p.name, spec.train);
-    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p) && !frozen;
+    const int64_t i = layer_index(model, p.name);
+    const bool rests = spec.trained_layers > 0 && i >= spec.trained_layers;  // which ones they are changes
+    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p) && !frozen && !rests;
     const int64_t rank = spec.lora && p.linear && !trained && lora.targets(module) ? lora.rank_of(module) : 0;
     double factors = 0;
     if (rank > 0)
@@ -167,7 +170,6 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
       factors = other_factors(model, p, lora);
     const auto rows = static_cast<double>(spec.lora && p.shape.size() == 2 ? lora.rows_of(module).size() : 0);
     const bool embedding = module == model.embedding;
-    const int64_t i = layer_index(model, p.name);
     const bool here = i >= 0      ? i >= stage.begin && i < stage.end
                       : p.tower   ? stage.embedding
                       : embedding ? stage.table
@@ -180,6 +182,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
       if (p.shape.size() >= 2 && i >= 0) t.trained_matrices += n;
+      if (p.shape.size() == 2 && i >= 0 && !p.stacked) ++t.trained_shapes[{p.shape[0], p.shape[1]}];
     }
     t.embedding_trained |= trained && embedding && stage.embedding;
     t.head_trained |= trained && stage.head && (module == "lm_head" || (model.tied && embedding));

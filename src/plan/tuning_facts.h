@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/adapter_kinds.h"
@@ -18,6 +19,7 @@ struct TuningSpec {
   bool lora = true;           // an adapter
   std::string kind = "lora";  // of which kind
   BoftSettings boft;
+  FourierSettings fourier;
   int64_t rank = 8;
   double dropout = 0.05, adapter_bytes = 4;  // of one element of a factor
   bool dora = false;
@@ -29,6 +31,7 @@ struct TuningSpec {
   FrozenGroups groups;         // of models that see
   bool holds_experts = false;  // quantised weights of experts stay so
   double freeze_ratio = 0;
+  int64_t trained_layers = 0;              // LISA: so many at a time; 0: all
   std::vector<std::string> freeze, train;  // beginnings of names
   std::optional<std::string> freeze_regex, train_regex;
 };
@@ -58,8 +61,9 @@ struct TuningFacts {
   double linear = 0;                                     // of `elements`: in linear layers that may be held quantised
   // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
   double trained_matrices = 0, largest_trained = 0;
-  double of_experts = 0;       // of `trained` and `adapter`
-  bool tower_trained = false;  // something in the layers of a vision tower
+  std::map<std::pair<int64_t, int64_t>, int64_t> trained_shapes;  // of those that are no stacks: how many of each
+  double of_experts = 0;                                          // of `trained` and `adapter`
+  bool tower_trained = false;                                     // something in the layers of a vision tower
 };
 
 // Of a pipeline: its layers, and what it has besides. `table`: of the embedding, also for the head that it is tied to.

@@ -19,6 +19,7 @@
 #include "ops/steady_rows.h"
 #include "run/benchmark_answers.h"
 #include "run/inference.h"
+#include "run/lora_ga.h"
 #include "run/other_models.h"
 #include "run/prediction.h"
 #include "run/rank_agreement.h"
@@ -29,6 +30,7 @@
 #include "run/train_result.h"
 #include "run/tuned_model.h"
 #include "tensor/dtype.h"
+#include "train/chosen_layers.h"
 #include "train/param_groups.h"
 #include "train/rank_allocator.h"
 #include "train/rollout.h"
@@ -91,7 +93,8 @@ OptimizerSpec optimizer_spec(const TrainRun& o) {
           .rounding = o.optimisation.master_weights == "float32"      ? Rounding::Master
                       : o.optimisation.master_weights == "stochastic" ? Rounding::Stochastic
                                                                       : Rounding::Nearest,
-          .arguments = parse_optim_args(o.optimisation.optim_args.value_or(""))};
+          .arguments = o.optimisation.optimizer_arguments(),
+          .target_modules = o.optimisation.optimizer_targets()};
 }
 
 Forward forward_of(const TrainRun& o, const Model& model) {
@@ -322,6 +325,11 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   TunedModel tuned = load_tuned_model(o, mesh, algorithm_info(o.algorithm).head);
   if (o.mesh.broadcast_weights) broadcast_weights(*tuned.model, world);
   require_same_weights(*tuned.model, world, o.model.model);
+  if (tuned.adapter && o.tuner.init_weights == "lora-ga" && o.folder.resume_from_checkpoint.empty()) {
+    Forward forward = forward_of(o, *tuned.model);
+    forward.neftune_alpha = 0;
+    begin_lora_by_gradients(o, *algorithm, *data.train, forward, tuned, world.host(), mesh.device());
+  }
   const auto reference = load_reference(o, tuned, data, mesh);
   const OtherModels others(o, tuned, mesh, world);
   choose_towers_again(o, *tuned.model);
@@ -375,6 +383,13 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   std::optional<RankAllocator> ranks;
   if (tuned.adapter && tuned.adapter->config.kind == "adalora")
     ranks.emplace(*tuned.model, tuned.adapter->config.adalora);
+  std::optional<ChosenLayers> layers;
+  if (o.optimisation.lisa_activated_layers > 0)
+    layers.emplace(*tuned.model, *optimizer,
+                   ChosenLayers::Spec{.layers = tuned.model->shape().layers,
+                                      .count = o.optimisation.lisa_activated_layers,
+                                      .interval = o.optimisation.lisa_step_interval,
+                                      .seed = static_cast<uint64_t>(o.common.seed)});
   Trainer trainer({.algorithm = *algorithm,
                    .actors = {.policy = *tuned.model,
                               .reference = reference->compare,
@@ -393,6 +408,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .gradients = shared.sync(),
                    .pipeline = stage.pipeline.get(),
                    .ranks = ranks ? &*ranks : nullptr,
+                   .layers = layers ? &*layers : nullptr,
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },

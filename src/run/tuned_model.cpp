@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/tuned_model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -10,8 +11,12 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/random.h"
+#include "checkpoint/block_expansion.h"
+#include "checkpoint/gradient_init.h"
+#include "checkpoint/names.h"
 #include "checkpoint/vector_files.h"
 #include "checkpoint/weights.h"
+#include "cli/plan_spec.h"
 #include "models/seeing_decoder.h"
 #include "models/spec/config.h"
 #include "models/spec/tuning_groups.h"
@@ -91,6 +96,7 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
   }
   if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
   o.tuner.kinds.describe(o.tuner.tuner_type, c);
+  if (c.kind == "ia3") c.feedforward_regex = scaled_inputs_expression(linear_modules(model));
   if (c.kind == "adapter")
     c.target_regex = feed_forward_expression(linear_modules(model)), c.width = model.shape().hidden;
   return c;
@@ -115,11 +121,69 @@ void attach_adapter(TunedModel& out, const TrainRun& o) {
     return;
   }
   out.adapter = make_adapter(*out.model, lora_config(o, *out.model), static_cast<uint64_t>(o.common.seed), wide);
-  if (!o.folder.resume_from_checkpoint.empty())
-    restore_adapter(*out.model, *out.adapter, o.folder.resume_from_checkpoint);
+  const bool resumed = !o.folder.resume_from_checkpoint.empty();
+  if (resumed && o.tuner.init_weights == "lora-ga")
+    take_out_again(*out.model, *out.adapter, o.folder.resume_from_checkpoint);
+  if (resumed) restore_adapter(*out.model, *out.adapter, o.folder.resume_from_checkpoint);
 }
 
 using FreshValues = std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)>;
+
+struct AddedLayers {
+  BlockExpansion blocks;
+  std::string layer;  // the beginning of layers' names
+};
+
+std::optional<AddedLayers> growth_of(const TrainRun& o) {
+  if (!o.tuner.grows()) return std::nullopt;
+  const ModelFacts smaller = model_facts(read_model_config(o.model.model));
+  return AddedLayers{grown_blocks(o.tuner, smaller), smaller.layer};
+}
+
+std::string named_layer(const AddedLayers& growth, int64_t layer) { return growth.layer + std::to_string(layer) + "."; }
+
+// The smaller model's files have no values of the last layers of the larger one.
+FreshValues zeros_beyond(const AddedLayers& growth) {
+  return [growth](const std::string& name, const std::vector<int64_t>& shape) {
+    const auto layers = std::ssize(growth.blocks.origin), there = layers - std::ssize(growth.blocks.added);
+    for (int64_t i = there; i < layers; ++i)
+      if (name.starts_with(named_layer(growth, i))) return at::zeros(shape);
+    return at::Tensor();
+  };
+}
+
+// Each layer's values were read into the place of its number: from the last one down they come into their own.
+void copy_blocks(Model& model, const AddedLayers& growth) {
+  std::map<std::string, Param*> params;
+  model.visit([&](const std::string& name, Param& p) { params[name] = &p; });
+  for (auto i = std::ssize(growth.blocks.origin); i-- > 0;) {
+    const int64_t origin = growth.blocks.origin[static_cast<size_t>(i)];
+    const std::string here = named_layer(growth, i), there = named_layer(growth, origin);
+    for (auto at = params.lower_bound(here); origin != i && at != params.end() && at->first.starts_with(here); ++at) {
+      Param &p = *at->second, &from = *params.at(there + at->first.substr(here.size()));
+      const bool own = p.trainable || from.trainable;
+      p.data = own ? from.data.clone() : from.data, p.mapped = !own && from.mapped;
+    }
+  }
+}
+
+// What the added layers give to the residual is 0 at first.
+void empty_added_blocks(Model& model, const AddedLayers& growth) {
+  at::NoGradGuard no_grad;
+  for (const std::string& block : growth.blocks.added_names(growth.layer)) {
+    int64_t ends = 0;
+    model.visit([&](const std::string& name, Param& p) {
+      if (!name.starts_with(block) || !ends_block(module_of(name))) return;
+      if (p.data.defined()) p.data.zero_();
+      ends += name.ends_with(".weight");
+    });
+    require(ends == 2, Fault::Usage,
+            "--tuner_type llamapro: the layers of this model do not end in two matrices by "
+            "whose names they are known: use --tuner_type lora or full");
+  }
+  log_info(growth.blocks.added.size(), " layers are added and trained, the ",
+           growth.blocks.origin.size() - growth.blocks.added.size(), " others stay as they are");
+}
 
 // A new head: normal with the model's initializer_range, as HuggingFace begins one; biases are 0, norms' weights 1.
 FreshValues fresh_score(const Model& model, const Json& config, uint64_t seed) {
@@ -155,6 +219,8 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
           o.tuner.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?"
                          : " holds an adapter; was it trained with --tuner_type lora?");
   Json config = out.config = read_model_config(out.base);
+  const std::optional<AddedLayers> growth = growth_of(o);
+  if (growth && !resumed) config = out.config = growth->blocks.config(config);
   if (!o.tuner.lora()) out.side_files = SideFiles(out.base);
   if (head == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), out.base);
   std::string note;
@@ -175,7 +241,9 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
   if (const double share = Config(config).number("residual_dropout", 0); share > 0)
     fail(Fault::Model, out.base.string(), ": config.json says residual_dropout ", share,
          ", which is not applied here; to train without it, set it to 0 there");
-  if (!o.tuner.lora())
+  if (growth)
+    choose_trainable(*out.model, {.ratio = 1, .frozen = {}, .trained = growth->blocks.added_names(growth->layer)});
+  else if (!o.tuner.lora())
     choose_trainable(*out.model, {.ratio = o.tuner.freeze_parameters_ratio,
                                   .frozen = o.tuner.freeze_parameters,
                                   .trained = o.tuner.trainable_parameters,
@@ -197,10 +265,12 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
       {.dtype = out.dtype,
        .device = o.mesh.sharding().on_host && mesh.size(Axis::DpShard) > 1 ? c10::Device(c10::kCPU) : device,
        .own = [&](const std::string& name) { return trained.count(name) > 0; },
-       .fresh =
-           head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.common.seed)) : FreshValues(),
+       .fresh = growth && !resumed     ? zeros_beyond(*growth)
+                : head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.common.seed))
+                                       : FreshValues(),
        .quantised = quantised.get(),
        .made_plain = !o.tuner.lora()});
+  if (growth && !resumed) copy_blocks(*out.model, *growth), empty_added_blocks(*out.model, *growth);
   if (o.tuner.lora()) {
     attach_adapter(out, o);
   } else if (head != Head::Scalar && !quantised) {  // whoever runs them elsewhere finds them again

@@ -32,6 +32,13 @@ class OptimArguments {
             "--optim_args: ", key, "=", *text, " must be true or false");
     return (*text)[0] == 't' || (*text)[0] == 'T';
   }
+  std::string text(const char* key, const std::string& fallback, const std::vector<std::string>& possible) {
+    const std::string* text = find(key);
+    if (!text) return fallback;
+    require(std::find(possible.begin(), possible.end(), *text) != possible.end(), Fault::Usage, "--optim_args: ", key,
+            "=", *text, " is not available; possible: ", join(possible));
+    return *text;
+  }
   void done() const {
     for (const auto& [key, value] : given_)
       require(std::find(known_.begin(), known_.end(), key) != known_.end(), Fault::Usage, "--optim_args: ", optimizer_,

@@ -6,7 +6,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -81,7 +80,15 @@ void Optimizer::update_one(size_t i, double lr_factor, double grad_scale) {
 }
 
 void Optimizer::make_state() {
-  for (size_t i = 0; i < slots_.size(); ++i) ready(i);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (!slots_[i].resting) ready(i);
+}
+
+void Optimizer::rest(size_t i, bool resting) {
+  Slot& slot = slots_[i];
+  if (slot.resting == resting) return;
+  slot.resting = resting;
+  if (resting) slot.state.clear(), slot.steps = 0;
 }
 
 void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u,
@@ -93,6 +100,31 @@ void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u,
     round_stochastic_(param, wide, dither_of(slot, u.step));
   else
     param.copy_(wide);
+}
+
+// A master copy goes on holding what is trained; where there is none, a copy is kept meanwhile.
+void Optimizer::show_meant() {
+  at::NoGradGuard no_grad;
+  if (shows_meant_ || !optimizer_info(kind_).averages) return;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = ready(i);
+    at::Tensor param = slot.param->tensor.detach();
+    const bool master = keeps_master(param);
+    if (!master) slot.state["trained"] = param.clone();
+    param.copy_(meant(slot, master ? slot.state.at("master") : slot.state.at("trained").to(at::kFloat)));
+  }
+  shows_meant_ = true;
+}
+
+void Optimizer::show_trained() {
+  at::NoGradGuard no_grad;
+  if (!shows_meant_) return;
+  for (Slot& slot : slots_) {
+    at::Tensor param = slot.param->tensor.detach();
+    param.copy_(slot.state.at(keeps_master(param) ? "master" : "trained"));
+    slot.state.erase("trained");
+  }
+  shows_meant_ = false;
 }
 
 void Optimizer::zero_grad() {
@@ -109,7 +141,8 @@ std::vector<at::Tensor> Optimizer::gradients() const {
 std::map<std::string, at::Tensor> Optimizer::state() {
   std::map<std::string, at::Tensor> all;
   for (size_t i = 0; i < slots_.size(); ++i)
-    for (const auto& [what, tensor] : ready(i).state) all[slots_[i].param->name + "/" + what] = tensor;
+    for (const auto& [what, tensor] : slots_[i].resting ? slots_[i].state : ready(i).state)
+      all[slots_[i].param->name + "/" + what] = tensor;
   return all;
 }
 
@@ -146,20 +179,6 @@ void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t ste
     const auto own = steps_of.find(slot.param->name);
     slot.steps = own == steps_of.end() ? steps : own->second;
   }
-}
-
-std::map<std::string, std::string> parse_optim_args(const std::string& text) {
-  std::map<std::string, std::string> out;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    part.erase(std::remove(part.begin(), part.end(), ' '), part.end());
-    if (part.empty()) continue;
-    const size_t equals = part.find('=');
-    require(equals != std::string::npos && equals > 0, Fault::Usage, "--optim_args: '", part,
-            "' is not of the form key=value");
-    out[part.substr(0, equals)] = part.substr(equals + 1);
-  }
-  return out;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {

@@ -43,6 +43,8 @@ struct OptimizerSpec {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   Rounding rounding = Rounding::Master;
   std::map<std::string, std::string> arguments;  // --optim_args key=value,...
+  // Of those with moments in fewer dimensions: parts of names of the matrices. Empty: all of the layers.
+  std::vector<std::string> target_modules;
 };
 
 class Optimizer {
@@ -60,7 +62,14 @@ class Optimizer {
   void update_one(size_t i, double lr_factor, double grad_scale);
   size_t size() const { return slots_.size(); }
   const NamedParam& param(size_t i) const { return *slots_[i].param; }
+  // Of one that means other weights than it trains: the parameters become what it means, for an evaluation or a
+  // checkpoint, and again what it trains. state() and load() belong between the two where weights are saved or loaded.
+  void show_meant();
+  void show_trained();
+  bool shows_meant() const { return shows_meant_; }
   void make_state();  // of all parameters, now instead of at their first update
+  // A parameter that is not trained for a while: its state goes, and begins anew afterwards.
+  void rest(size_t i, bool resting);
   void zero_grad();
   std::vector<at::Tensor> gradients() const;
   const std::vector<ParamGroup>& groups() const { return groups_; }
@@ -84,6 +93,7 @@ class Optimizer {
     const ParamGroup* group = nullptr;
     int64_t index = 0;                        // among all parameters
     int64_t steps = 0;                        // updates of this one
+    bool resting = false;                     // has no state
     std::map<std::string, at::Tensor> state;  // created by init(), once
   };
   struct Update {
@@ -93,6 +103,9 @@ class Optimizer {
   Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding rounding);
   virtual void init(Slot& slot) const = 0;
   virtual void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const = 0;
+
+  // What is meant by the values that are trained, f32; undefined: they themselves.
+  virtual at::Tensor meant(const Slot& /*slot*/, const at::Tensor& /*trained*/) const { return {}; }
 
   bool keeps_master(const at::Tensor& param) const;
   static at::Tensor f32_zeros(const Slot& slot);  // of the parameter's shape
@@ -115,10 +128,10 @@ class Optimizer {
   std::vector<ParamGroup> groups_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
+  bool shows_meant_ = false;
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
-std::map<std::string, std::string> parse_optim_args(const std::string& text);  // "a=1,b=2"; also JSON-free spaces
 
 // A constant in the optimizer's file makes it known, under the name of its description:
 // `const RegisterOptimizer<Sgd> sgd("sgd");`

@@ -17,6 +17,7 @@
 #include "parallel/pipeline.h"
 #include "train/idle_pass.h"
 #include "train/rank_allocator.h"
+#include "train/rollout.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -87,9 +88,21 @@ void Trainer::log_training() {
     if (p_.log) log_warning("step ", step_, ": ", sign);
 }
 
+std::shared_ptr<void> Trainer::meant_weights() {
+  if (p_.optimizer.shows_meant()) return nullptr;
+  p_.optimizer.show_meant();
+  if (!p_.optimizer.shows_meant()) return nullptr;
+  const auto changed = [this] {
+    if (p_.actors.rollout) p_.actors.rollout->weights_changed();
+  };
+  changed();
+  return {&p_.optimizer, [changed](Optimizer* optimizer) { optimizer->show_trained(), changed(); }};
+}
+
 void Trainer::evaluate() {
   at::NoGradGuard no_grad;
   const Stopwatch watch;
+  const std::shared_ptr<void> meant = meant_weights();
   p_.actors.step = step_;  // as the next collection finds it
   p_.algorithm.settle(p_.actors);
   const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
@@ -208,6 +221,7 @@ void Trainer::save(bool must) {
   save_due_ = false;
   if (p_.gradients) p_.gradients->rest();
   p_.algorithm.settle(p_.actors);
+  const std::shared_ptr<void> meant = meant_weights();
   const Json window = log_window();  // of all ranks
   fs::path target = o_.output_dir / str("checkpoint-", step_);
   std::string failure = save_together(target, window);

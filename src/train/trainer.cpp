@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/agree.h"
 #include "parallel/gradient_sync.h"
+#include "train/chosen_layers.h"
 #include "train/rank_allocator.h"
 
 namespace apus {
@@ -106,6 +107,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   RunState mine = state();
   if (!what.data) mine.exact = saved.exact;
   if (!what.optimizer) mine.optimizer = saved.optimizer;
+  if (p_.layers) p_.layers->before_step(saved.step);
   const int64_t there = take_other_ranks(saved, mine);
   for (const std::string& change : check_resume(saved, mine)) log_warning("resumed ", change);
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
@@ -114,6 +116,8 @@ void Trainer::resume(const RunState& saved, Resume what) {
     std::map<std::string, at::Tensor> kept = state_slice(saved, slice().number, slice().of);
     if (p_.ranks) p_.ranks->load(kept);
     std::erase_if(kept, [](const auto& entry) { return RankAllocator::is_state(entry.first); });
+    // Saved beside the weights that are meant.
+    const std::shared_ptr<void> meant = meant_weights();
     p_.optimizer.load(kept, saved.progress.value("optimizer_steps", saved.step),
                       saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
   }
@@ -194,6 +198,7 @@ bool Trainer::collect() {
 TrainResult Trainer::run() {
   if (step_ == first_step_ && micro_in_epoch_ == 0 && epoch_ == 0) p_.train.start(0);
   watch_.restart();
+  if (p_.layers) p_.layers->before_step(step_);
   make_optimizer_state();
   if (o_.loop.eval_on_start && step_ == 0 && (p_.eval || p_.evaluate_more)) evaluate();
   progress_ = std::make_unique<Progress>("Train", max_steps_, Progress::Spec{.unit = "step", .skipped = step_});

@@ -29,6 +29,7 @@
 namespace apus {
 
 class Pipeline;       // parallel/pipeline.h
+class ChosenLayers;   // train/chosen_layers.h
 class RankAllocator;  // train/rank_allocator.h
 struct RouterLoss;    // nn/moe.h
 
@@ -64,6 +65,7 @@ struct TrainerParts {
   GradientSync* gradients = nullptr;  // null with one rank
   Pipeline* pipeline = nullptr;       // of which this rank is a stage
   RankAllocator* ranks = nullptr;     // of an adapter of AdaLoRA
+  ChosenLayers* layers = nullptr;     // LISA
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
@@ -166,6 +168,8 @@ class Trainer {
   void save(bool must);
   // The last save, after a failure: elsewhere, or again and again.
   std::string save_at_last(std::filesystem::path& target, const Json& window, std::string failure);
+  // The weights are what the optimizer means until the result is let go of; null: they are already.
+  std::shared_ptr<void> meant_weights();
   std::string save_together(const std::filesystem::path& target, const Json& window);  // why it failed; empty: saved
   void after_save(const std::filesystem::path& target);
   Json log_window();

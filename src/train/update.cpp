@@ -24,6 +24,7 @@
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "parallel/wide_gradient.h"
+#include "train/chosen_layers.h"
 #include "train/idle_pass.h"
 #include "train/rank_allocator.h"
 #include "train/rollout.h"
@@ -168,6 +169,7 @@ void Trainer::explained_memory(const std::function<void()>& work) const {
 
 Trainer::StepResult Trainer::step(Update batches) {
   if (p_.begins_step) p_.begins_step(step_ + 1);
+  if (p_.layers) p_.layers->before_step(step_);
   StepResult result;
   explained_memory([&] {
     if (p_.algorithm.looks_at_updates()) {

@@ -14,6 +14,7 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/merge.h"
 #include "nn/boft.h"
+#include "nn/fourier.h"
 #include "ops/ops.h"
 #include "tests/folder.h"
 #include "tests/models/golden_batch.h"
@@ -102,7 +103,9 @@ TEST_P(MergedKind, SavedAndMergedItIsTheSame) {
   }
   const Json said = Json::parse(read_file(folder.path / "a/adapter_config.json")),
              their = Json::parse(read_file(dir / "adapter_config.json"));
-  for (const char* key : {"peft_type", "init_r", "target_r", "r", "boft_block_size", "total_step", "mini_r"})
+  for (const char* key :
+       {"peft_type", "init_r", "target_r", "r", "boft_block_size", "total_step", "mini_r", "feedforward_modules",
+        "init_ia3_weights", "n_frequency", "random_loc_seed", "scaling", "init_weights"})
     EXPECT_EQ(said.value(key, Json()), their.value(key, Json())) << key;
 
   merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
@@ -117,15 +120,26 @@ TEST_P(MergedKind, AFreshOneChangesNothing) {
   const auto model = base();
   const at::Tensor plain = logits(*model);
   LoraConfig config = read_adapter_config(dir);
-  config.init = "true";
+  config.init = GetParam() == std::string("fourierft") ? "false" : "true";  // whose usual values are random
   make_adapter(*model, config, 3);
   EXPECT_LT(max_abs(logits(*model), plain), 1e-5);
   config.init = "pissa";
   test::expect_says(test::refusal(Fault::Usage, [&] { make_adapter(*base(), config, 3); }), "possible: true, false");
 }
 
-INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind, ::testing::Values("adalora", "miss", "boft", "adapter"));
-INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft"));
+INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind,
+                         ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "adapter"));
+INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft"));
+
+// As torch.randperm draws them, seed 777.
+TEST(Fourier, PlacesAreTorchs) {
+  EXPECT_EQ(first_of_order(24, 5, 777), (std::vector<int64_t>{23, 2, 19, 17, 1}));
+  EXPECT_EQ(first_of_order(100000, 5, 777), (std::vector<int64_t>{85735, 8325, 37745, 38544, 55035}));
+  test::expect_says(
+      test::refusal(Fault::Usage,
+                    [] { FourierChange({.in = 2, .out = 2, .frequencies = 5, .scaling = 1, .places = 1}); }),
+      "has 1 to 4 of them");
+}
 
 TEST(Bottlenecks, AreSavedAsMsSwiftSavesThemAndNeverMerged) {
   const Case c("lora_qwen2");

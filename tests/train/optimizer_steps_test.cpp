@@ -33,7 +33,13 @@ const std::vector<OptimizerSpec>& specs() {
       {.kind = "ademamix"},
       {.kind = "adagrad"},
       {.kind = "rmsprop"},
-      {.kind = "stable_adamw"}};
+      {.kind = "stable_adamw"},
+      {.kind = "galore_adamw", .arguments = {{"rank", "2"}, {"update_proj_gap", "2"}, {"cos_threshold", "0"}}},
+      {.kind = "galore_adamw_8bit", .arguments = {{"rank", "2"}, {"update_proj_gap", "2"}}},
+      {.kind = "apollo_adamw", .arguments = {{"rank", "2"}, {"proj", "svd"}, {"update_proj_gap", "2"}}},
+      {.kind = "schedule_free_adamw"},
+      {.kind = "schedule_free_radam"},
+      {.kind = "schedule_free_sgd"}};
   return all;
 }
 
@@ -63,10 +69,13 @@ TEST(OptimizerSteps, AreSavedAndLoaded) {
       first->step(1, 1);
       first->zero_grad();
     }
+    first->show_meant();  // what is saved
     NamedParam busy2{"busy", busy.tensor.detach().clone().set_requires_grad(true)},
         late2{"late", late.tensor.detach().clone().set_requires_grad(true)};
     const auto second = optimizer(spec, {busy2, late2});
+    second->show_meant();
     second->load(first->state(), first->steps(), first->steps_of());
+    first->show_trained(), second->show_trained();
     EXPECT_EQ(second->steps_of(), first->steps_of());
     for (NamedParam* p : {&busy, &late, &busy2, &late2}) give_gradient(*p, 40);
     first->step(1, 1), second->step(1, 1);

@@ -29,6 +29,7 @@ struct Variant {
   at::ScalarType type;
   OptimizerSpec spec;
   bool lora;
+  int64_t lisa_layers = 0;
 };
 
 struct Started {
@@ -60,7 +61,8 @@ Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, 
       .recomputed_layers = 1, .selective = Forward::Selective{.feed_forward = true}, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 10}};
   auto batches = golden::train_batches(c);
-  s.run = std::make_unique<TestRun>(std::move(model), hyper, std::move(batches), options, v.spec);
+  s.run = std::make_unique<TestRun>(std::move(model), hyper, std::move(batches), options, v.spec, SftOptions(), nullptr,
+                                    v.lisa_layers);
   auto* run = s.run.get();
   if (v.lora)
     run->save = [run, a = s.adapter](const fs::path& dir) { save_adapter(*run->model, a, dir, {}); };
@@ -92,7 +94,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{"adafactor", at::kFloat, {.kind = "adafactor"}, false},
                       Variant{"sgd", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, false},
                       Variant{"muon", at::kFloat, {.kind = "muon"}, false}, Variant{"lora", at::kFloat, {}, true},
-                      Variant{"pissa", at::kFloat, {}, true}),
+                      Variant{"pissa", at::kFloat, {}, true},
+                      Variant{"galore", at::kFloat, {.kind = "galore_adamw", .arguments = {{"rank", "4"}}}, false},
+                      Variant{"schedule_free", at::kFloat, {.kind = "schedule_free_adamw"}, false},
+                      Variant{"schedule_free_bf16", at::kBFloat16, {.kind = "schedule_free_radam"}, false},
+                      Variant{"lisa", at::kFloat, {}, false, 1}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ResumeChecks, NameWhatDiffers) {

@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "tests/folder.h"
 #include "tests/models/golden_batch.h"
+#include "train/chosen_layers.h"
 #include "train/param_groups.h"
 #include "train/trainer.h"
 
@@ -99,7 +100,7 @@ using test::Folder;
 // A run as golden.json's "hyper" describes it; besides, there may be "schedule_kwargs" and "lorap_lr_ratio".
 struct TestRun {
   TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {},
-          OptimizerSpec spec = {}, SftOptions sft = {}, Algorithm* other = nullptr)
+          OptimizerSpec spec = {}, SftOptions sft = {}, Algorithm* other = nullptr, int64_t lisa_layers = 0)
       : model(std::move(m)), source(std::move(batches)), algorithm(sft) {
     spec.beta1 = hyper["betas"][0], spec.beta2 = hyper["betas"][1], spec.eps = hyper["eps"];
     const double lr = hyper["lr"];
@@ -109,6 +110,10 @@ struct TestRun {
                                                              .weight_decay = hyper["weight_decay"],
                                                              .decay_all = all,
                                                              .lorap_lr_ratio = hyper.value("lorap_lr_ratio", 0.0)}));
+    if (lisa_layers > 0)
+      layers.emplace(
+          *model, *optimizer,
+          ChosenLayers::Spec{.layers = model->shape().layers, .count = lisa_layers, .interval = 2, .seed = 5});
     LoopOptions& loop = options.loop;
     loop.gradient_accumulation_steps = hyper["grad_accum"].get<int64_t>();
     loop.max_grad_norm = hyper["max_grad_norm"];
@@ -132,6 +137,7 @@ struct TestRun {
                      .base_lr = lr,
                      .train = source,
                      .data_ranks = *comm,
+                     .layers = layers ? &*layers : nullptr,
                      .log = log.get(),
                      .device = device(),
                      .save_model = [this](const std::filesystem::path& dir) { save(dir); }},
@@ -142,6 +148,7 @@ struct TestRun {
   FixedSource source;
   Sft algorithm;
   std::unique_ptr<Optimizer> optimizer;
+  std::optional<ChosenLayers> layers;
   std::unique_ptr<RunLog> log;
   std::unique_ptr<Comm> comm;
   std::unique_ptr<Trainer> trainer;

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "ops/ops.h"
+#include "train/gradient_space.h"
 #include "train/optim_arguments.h"
 #include "train/optimizer.h"
 
@@ -40,14 +40,8 @@ class Muon final : public Optimizer {
   }
 
  private:
-  static bool by_muon(const NamedParam& p) {
-    const auto within = [&](const char* part) { return p.name.find(part) != std::string::npos; };
-    static constexpr const char* kTables[] = {
-        "embed_tokens", "word_embeddings.", "embed_positions.", "embed_in.", ".wte.", ".wpe.", "lm_head"};
-    return p.tensor.dim() == 2 && std::none_of(std::begin(kTables), std::end(kTables), within);
-  }
   void init(Slot& slot) const override {
-    if (by_muon(*slot.param)) {
+    if (is_layer_matrix(*slot.param)) {
       slot.state["momentum_buffer"] = f32_zeros(slot);
     } else {
       slot.state["exp_avg"] = f32_zeros(slot);
@@ -55,7 +49,7 @@ class Muon final : public Optimizer {
     }
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
-    if (!by_muon(*slot.param)) return adamw(slot, param, grad, u, {beta1_, beta2_, eps_});
+    if (!is_layer_matrix(*slot.param)) return adamw(slot, param, grad, u, {beta1_, beta2_, eps_});
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
       at::Tensor& buffer = slot.state.at("momentum_buffer").mul_(momentum_).add_(g);

@@ -2,6 +2,8 @@
 #include "train/options/optimizer_info.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -39,6 +41,30 @@ std::string optimizers_text(const std::string& flag) {
 std::string whole_matrices_flag(const std::string& name) {
   const OptimizerInfo& info = optimizer_info(name);
   return info.whole_matrices ? str("--", info.flag, " ", name) : "";
+}
+
+std::string averaging_flag(const std::string& name) {
+  const OptimizerInfo& info = optimizer_info(name);
+  return info.averages ? str("--", info.flag, " ", name) : "";
+}
+
+OptimizerArguments parse_optim_args(const std::string& text) {
+  OptimizerArguments out;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    part.erase(std::remove(part.begin(), part.end(), ' '), part.end());
+    if (part.empty()) continue;
+    const size_t equals = part.find('=');
+    require(equals != std::string::npos && equals > 0, Fault::Usage, "--optim_args: '", part,
+            "' is not of the form key=value");
+    out[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return out;
+}
+
+double optim_number(const OptimizerArguments& arguments, const char* key, double otherwise) {
+  const auto found = arguments.find(key);
+  return found == arguments.end() ? otherwise : std::strtod(found->second.c_str(), nullptr);
 }
 
 }  // namespace apus

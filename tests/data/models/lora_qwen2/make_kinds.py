@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-# Adapters of other kinds than LoRA, made and run by PEFT and ms-swift: python3 make_kinds.py (needs torch, transformers,
-# peft, ms-swift). Writes adapter_adalora, adapter_miss, adapter_boft and adapter_adapter beside it, and their logits, losses and gradients as kinds.json
+# Adapters of other kinds than LoRA, made and run by PEFT and ms-swift: python3 make_kinds.py [KIND ...] (needs torch,
+# transformers, peft; ms-swift for adapter). Writes adapter_KIND beside it, and their logits, losses and gradients as kinds.json
 # and kinds.safetensors. AdaLoRA's file holds the ranks that its pattern leaves; MiSS has a rank that divides no layer.
 import json
 import os
 import shutil
+import sys
 
 import torch
-from peft import AdaLoraConfig, BOFTConfig, MissConfig, get_peft_model
+from peft import AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, MissConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from swift.tuners import AdapterConfig, Swift
 from transformers import AutoModelForCausalLM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = 16  # of the batch, whose logits are kept
+KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "adapter"]
 
 
 def wrapped(base, kind):
     if kind != "adapter":
         return get_peft_model(base, config_of(kind))
+    from swift.tuners import AdapterConfig, Swift
+
     base.requires_grad_(False)
     return Swift.prepare_model(base, AdapterConfig(dim=64, target_modules=r"model\.layers\.\d+\.mlp", hidden_pos=0,
                                                    adapter_length=8, act_layer="gelu"))
@@ -30,6 +33,10 @@ def config_of(kind):
         return AdaLoraConfig(init_r=4, target_r=2, lora_alpha=8, lora_dropout=0.0, total_step=10, **common)
     if kind == "miss":
         return MissConfig(r=6, init_weights=False, **common)
+    if kind == "ia3":
+        return IA3Config(feedforward_modules=".*mlp.*", **common)
+    if kind == "fourierft":
+        return FourierFTConfig(n_frequency=50, scaling=40.0, **common)
     return BOFTConfig(boft_block_size=4, init_weights=False, **common)
 
 
@@ -42,6 +49,8 @@ def randomise(model, kind):
                 p.copy_(torch.randn(p.shape) * 0.1)
             elif "miss_" in name:
                 p.copy_(torch.randn(p.shape) * 0.05)
+            elif "ia3_" in name:
+                p.copy_(1 + torch.randn(p.shape) * 0.3)
     if kind != "adalora":
         return
     pattern = {}
@@ -63,7 +72,11 @@ def main():
     batch = load_file(os.path.join(HERE, "golden.safetensors"))
     ids, mask, labels = (batch["right/" + n] for n in ("input_ids", "attention_mask", "labels"))
     numbers, tensors = {}, {}
-    for kind in ("adalora", "miss", "boft", "adapter"):
+    if len(sys.argv) > 1:  # the others stay as they are
+        with open(os.path.join(HERE, "kinds.json")) as f:
+            numbers = json.load(f)
+        tensors = load_file(os.path.join(HERE, "kinds.safetensors"))
+    for kind in sys.argv[1:] or KINDS:
         torch.manual_seed(7)
         base = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "checkpoint"), dtype=torch.float32)
         model = wrapped(base, kind)
