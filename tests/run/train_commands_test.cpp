@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // apus sft and export from options to files: evaluation by generation, cached datasets, models and rows by a hub's id.
+#include "tests/run/train_commands.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
@@ -34,66 +36,7 @@ namespace fs = std::filesystem;
 
 const std::string kCommit(40, 'c');
 
-class TrainCommands : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    dir() = fs::temp_directory_path() / str("apus-train-commands-", ::getpid());
-    InitOptions o;
-    o.config = o.tokenizer = island().string();
-    o.output_dir = (dir() / "model").string();
-    o.torch_dtype = "float32";
-    o.common.seed = 5;
-    ASSERT_EQ(apus_run_command("init", &o), 0);
-  }
-  static void TearDownTestSuite() { fs::remove_all(dir()); }
-  static fs::path& dir() {
-    static fs::path path;
-    return path;
-  }
-  static fs::path island() { return test::source_dir() / "examples/island"; }
-
-  // What the program does with a command line, less its own error handling.
-  template <class Options>
-  static Options parsed(const std::vector<std::string>& arguments) {
-    Options options;
-    OptionTable table = OptionTable::of(options);
-    table.parse(arguments);
-    options.resolve(table);
-    options.check();
-    if constexpr (requires { options.fetch(); }) options.fetch();
-    return options;
-  }
-  static std::vector<std::string> sft_words(const std::string& out, std::vector<std::string> more) {
-    std::vector<std::string> words = {"--model",
-                                      (dir() / "model").string(),
-                                      "--output_dir",
-                                      (dir() / out).string(),
-                                      "--add_version",
-                                      "false",
-                                      "--device",
-                                      "cpu",
-                                      "--max_steps",
-                                      "2",
-                                      "--per_device_train_batch_size",
-                                      "2",
-                                      "--gradient_accumulation_steps",
-                                      "1",
-                                      "--report_to",
-                                      "none"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  static void sft(const std::string& out, const std::vector<std::string>& more) {
-    const auto options = parsed<TrainRun>(sft_words(out, more));
-    ASSERT_EQ(apus_run_command("train", &options), 0);
-  }
-  static std::vector<Json> lines(const fs::path& path) {
-    std::vector<Json> out;
-    LineReader reader(path.string());
-    for (std::string line; reader.next(line);) out.push_back(Json::parse(line));
-    return out;
-  }
-};
+using test::TrainCommands;
 
 TEST(LastAnswer, IsTheLastLearntStretch) {
   Sample sample{.ids = {10, 11, 12, 13, 14, 15, 16, 17}, .trained = {0, 0, 1, 0, 0, 1, 1, 0}};
@@ -102,76 +45,6 @@ TEST(LastAnswer, IsTheLastLearntStretch) {
   EXPECT_EQ(answer, (std::vector<int32_t>{15, 16}));
   sample.trained.assign(8, 0);
   EXPECT_TRUE(last_answer(sample).first.empty());
-}
-
-// The added layers alone learn; what stood there stays, one place further on. A run goes on from its checkpoint.
-TEST_F(TrainCommands, LlamaProAddsLayersAndTrainsThem) {
-  const std::string rows = (island() / "heldout.jsonl").string();
-  const auto layers = Json::parse(read_file(dir() / "model/config.json"))["num_hidden_layers"].get<int64_t>();
-  const std::vector<std::string> words = {
-      "--dataset",       rows,   "--tuner_type", "llamapro", "--llamapro_num_new_blocks", "1",
-      "--learning_rate", "1e-2", "--save_steps", "1"};
-  sft("grown", words);
-  const fs::path first = dir() / "grown/checkpoint-1", last = dir() / "grown/checkpoint-2";
-  EXPECT_EQ(Json::parse(read_file(last / "config.json"))["num_hidden_layers"], layers + 1);
-  const TensorFolder base(dir() / "model"), grown(last);
-  for (const std::string& name : base.names()) EXPECT_TRUE(at::equal(base.tensor(name), grown.tensor(name))) << name;
-  const std::string added = str("model.layers.", layers, "."), copied = str("model.layers.", layers - 1, ".");
-  const auto change = [&](const std::string& what) {
-    return (grown.tensor(added + what) - base.tensor(copied + what)).abs().max().item<double>();
-  };
-  EXPECT_EQ(grown.names().size() - base.names().size(), [&] {
-    size_t parts = 0;
-    for (const std::string& name : base.names()) parts += name.starts_with(copied);
-    return parts;
-  }());
-  EXPECT_GT(grown.tensor(added + "mlp.down_proj.weight").abs().max().item<double>(), 0);
-  EXPECT_LT(grown.tensor(added + "mlp.down_proj.weight").abs().max().item<double>(), 0.05) << "it began as 0";
-  EXPECT_GT(change("mlp.up_proj.weight"), 0);
-  EXPECT_LT(change("mlp.up_proj.weight"), 0.05);
-  // The same from the middle.
-  std::vector<std::string> again = words;
-  again.insert(again.end(), {"--resume_from_checkpoint", first.string()});
-  sft("regrown", again);
-  const TensorFolder regrown(dir() / "regrown/checkpoint-2");
-  for (const std::string& name : grown.names())
-    EXPECT_TRUE(at::equal(regrown.tensor(name), grown.tensor(name))) << name;
-  test::expect_says(
-      test::refusal(Fault::Usage,
-                    [&] {
-                      sft("odd", {"--dataset", rows, "--tuner_type", "llamapro", "--llamapro_num_new_blocks", "7"});
-                    }),
-      "--llamapro_num_new_blocks 7 does not divide");
-}
-
-// Factors begin with gradients of the first rows, and what they add is taken out of the weights, so that nothing has
-// changed before the first update. A run goes on from its checkpoint.
-TEST_F(TrainCommands, LoraGaBeginsWithGradients) {
-  const std::string rows = (island() / "heldout.jsonl").string();
-  const auto train = [&](const std::string& out, const char* rate, std::vector<std::string> more) {
-    more.insert(more.end(), {"--dataset", rows, "--init_weights", "lora-ga", "--lora_rank", "4", "--learning_rate",
-                             rate, "--save_steps", "1"});
-    sft(out, more);
-    return TensorFolder(dir() / out / "checkpoint-2", "adapter_model");
-  };
-  const TensorFolder idle = train("ga-idle", "0", {}), taught = train("ga", "1e-2", {});
-  double most = 0, learnt = 0;
-  for (const std::string& name : idle.names()) {
-    const at::Tensor all = idle.tensor(name), now = taught.tensor(name);
-    const int64_t dim = name.ends_with("lora_A.weight") ? 0 : 1;
-    ASSERT_EQ(all.size(dim), 8) << name << ": twice the rank";
-    const at::Tensor own = all.narrow(dim, 0, 4), taken = all.narrow(dim, 4, 4);
-    EXPECT_TRUE(at::equal(own, dim == 0 ? taken.neg() : taken)) << name;
-    EXPECT_TRUE(at::equal(taken, now.narrow(dim, 4, 4))) << name << ": by the same rows";
-    most = std::max(most, own.abs().max().item<double>());
-    learnt = std::max(learnt, (now.narrow(dim, 0, 4) - own).abs().max().item<double>());
-  }
-  EXPECT_GT(most, 0.01);
-  EXPECT_GT(learnt, 1e-4);
-  const TensorFolder again =
-      train("ga-again", "1e-2", {"--resume_from_checkpoint", (dir() / "ga/checkpoint-1").string()});
-  for (const std::string& name : taught.names())
-    EXPECT_TRUE(at::equal(again.tensor(name), taught.tensor(name))) << name;
 }
 
 TEST_F(TrainCommands, PredictionAnswersAsInferDoes) {
