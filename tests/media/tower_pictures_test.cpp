@@ -144,6 +144,25 @@ TEST(TowerPictures, VideosOfGlm) {
   }
 }
 
+TEST(TowerPictures, SoundsOfQwen2Audio) {
+  const test::ProcessorNumbers golden("towers");
+  const Json config = {{"audio_token_index", 7},
+                       {"audio_config", {{"num_mel_bins", 8}, {"max_source_positions", 1500}}}};
+  const auto processor = tower_processor("qwen2_audio", {{"feature_size", 8}}, config);
+  const PreparedMedia made = processor->sound(golden.values<float>("qwen2_audio/sound"));
+  EXPECT_EQ(made.content->shape, golden.shape("qwen2_audio/mel"));
+  golden.expect_near("qwen2_audio/mel", made.content->values, 5e-5);
+  EXPECT_EQ(made.runs[0], std::vector<int32_t>(golden.json["qwen2_audio"]["tokens"].get<size_t>(), 7));
+  EXPECT_EQ(processor->counted(made.text, 1), "Audio 2: <|audio_bos|><|AUDIO|><|audio_eos|>\n");
+  // Of a longer sound than half a minute the rest is not heard; behind its end there is nothing.
+  const PreparedMedia long_one = processor->sound(std::vector<float>(31 * 16000, 0.1F));
+  EXPECT_EQ(long_one.content->shape, (std::vector<int64_t>{8, 3002}));
+  EXPECT_EQ(long_one.content->values[3001], 0);
+  EXPECT_EQ(long_one.runs[0].size(), 750u);
+  const auto refusal = test::refusal(Fault::Data, [&] { processor->image(golden.image("picture/0")); });
+  test::expect_says(refusal, "does not see images");
+}
+
 TEST(TowerPictures, SquaresThatDoNotFitTheTowerAreRefused) {
   const Json size = {{"size", {{"height", 32}, {"width", 24}}}};
   const auto refusal = test::refusal(Fault::Model, [&] { tower_processor("llava", size, tower_of(24, 8)); });
