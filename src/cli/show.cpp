@@ -56,9 +56,10 @@ void show_model(const Json& config, const ModelFacts& m) {
            m.state_layers > 0 ? str("; ", m.state_layers, " of them keep a state") : ""));
   if (m.positions > 0) line("context", thousands(m.positions) + " tokens");
   if (m.seeing)
-    line("sees", m.seeing->hearing            ? "images, videos and sounds"
-                 : m.seeing->video_token >= 0 ? "images and videos"
-                                              : "images");
+    line(m.seeing->vision.width > 0 ? "sees" : "hears", m.seeing->vision.width == 0  ? "sounds"
+                                                        : m.seeing->hearing          ? "images, videos and sounds"
+                                                        : m.seeing->video_token >= 0 ? "images and videos"
+                                                                                     : "images");
   if (const auto head = score_head_of(config))
     line("gives", head->labels == 1 ? "a score" : str(head->labels, " labels"));
   if (const auto packed = config.find("quantization_config"); packed != config.end() && packed->is_object())

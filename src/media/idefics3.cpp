@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "media/smol_video.h"
 #include "media/square.h"
 #include "text/tokenizer.h"
 
@@ -28,6 +29,7 @@ class Idefics3Processor : public MediaProcessor {
  public:
   explicit Idefics3Processor(const MediaCheckpoint& c)
       : MediaProcessor(c.max_pixels),
+        sees_videos_(c.config.value("model_type", "") == "smolvlm"),
         scale_(pixel_scale(c.preprocessor, kHalfScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Lanczos)),
         token_(c.token("<image>", "image_token_id")),
@@ -36,6 +38,13 @@ class Idefics3Processor : public MediaProcessor {
     splits_ = !file.is_object() || !file.contains("do_image_splitting") || file["do_image_splitting"] != false;
     side_ = longest_edge(file, "max_image_size", of_tower(c, "image_size", 364));
     longest_ = longest_edge(file, "size", 4 * side_);
+    const Json sampling = file.is_object() ? file.value("video_sampling", Json::object()) : Json::object();
+    longest_frame_ = longest_edge(sampling, "video_size", longest_);
+    rate_ = c.settings.number("FPS").value_or(sampling.value("fps", 1.0));
+    most_frames_ = c.settings.get("FPS_MAX_FRAMES", sampling.value("max_frames", int64_t{64}));
+    require(rate_ > 0 && most_frames_ >= 1 && longest_frame_ >= 1 && longest_frame_ <= 1 << 16, Fault::Model,
+            "preprocessor_config.json: video_sampling: ", rate_, " frames in a second, at most ", most_frames_, " of ",
+            longest_frame_, " pixels");
     const int64_t patch = of_tower(c, "patch_size", 14), own = of_tower(c, "image_size", 364);
     const auto merge = c.config.contains("scale_factor") ? c.config["scale_factor"].get<int64_t>() : 2;
     require(side_ == own && patch > 0 && merge > 0 && side_ / patch >= merge && longest_ >= 1 && longest_ <= 1 << 16,
@@ -52,10 +61,14 @@ class Idefics3Processor : public MediaProcessor {
       places_.push_back(words(str("<row_", i / most_ + 1, "_col_", i % most_ + 1, ">")));
   }
 
+  std::vector<int64_t> chosen_frames(int64_t total, double rate) const override {
+    return smol_frames(total, rate, rate_, most_frames_);
+  }
+  Image kept_frame(Image frame, int64_t) const override { return as_frame(frame); }
   // Before it is cut into tiles.
   ImageSize seen_size(ImageSize size) const override {
     if (!splits_) return {side_, side_};
-    const ImageSize large = within_bounds(size);
+    const ImageSize large = within_bounds(size, longest_);
     const auto whole = [&](int64_t side) { return (side + side_ - 1) / side_ * side_; };
     const ImageSize longer = with_longer(large, whole(std::max(large.width, large.height)));
     return {whole(longer.width), whole(longer.height)};
@@ -65,7 +78,7 @@ class Idefics3Processor : public MediaProcessor {
 
  protected:
   std::vector<Image> seen(const Image& image) const override {
-    const ImageSize large = within_bounds({image.width, image.height});
+    const ImageSize large = within_bounds({image.width, image.height}, longest_);
     const Image first = resized(image, large.width, large.height, filter_);
     const ImageSize size = seen_size({image.width, image.height});
     const Image whole = resized(first, size.width, size.height, filter_);
@@ -73,6 +86,32 @@ class Idefics3Processor : public MediaProcessor {
     for (int64_t y = 0; y < size.height; y += side_)
       for (int64_t x = 0; x < size.width; x += side_) out.push_back(cropped(whole, x, y, side_, side_));
     if (out.size() > 1) out.push_back(resized(whole, side_, side_, filter_));
+    return out;
+  }
+
+  std::vector<Image> seen_frames(const VideoFrames& video) const override {
+    if (!sees_videos_) return MediaProcessor::seen_frames(video);
+    std::vector<Image> out;
+    for (const Image& frame : video.frames) out.push_back(as_frame(frame));
+    return out;
+  }
+
+  // Each frame is a picture of one tile behind its time.
+  PreparedMedia prepared_video(const VideoFrames& video) const override {
+    if (!sees_videos_) return MediaProcessor::prepared_video(video);
+    const std::vector<Image> frames = seen_frames(video);
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Video;
+    content->values = pixel_planes(frames, scale_);
+    content->shape = {std::ssize(frames), 3, side_, side_};
+    content->digest = content_digest(*content, str("idefics3 ", form_text(scale_)), frames);
+    PreparedMedia out{content, "", token_, {}};
+    out.text = smol_intro(video);
+    for (size_t i = 0; i < frames.size(); ++i) {
+      out.text += "\nFrame from " + smol_time(video, i) + ":<image>";
+      out.runs.push_back(run_of(1, 1));
+    }
+    out.text += "\n\n";
     return out;
   }
 
@@ -87,9 +126,9 @@ class Idefics3Processor : public MediaProcessor {
   }
 
  private:
-  ImageSize within_bounds(ImageSize size) const {
+  static ImageSize within_bounds(ImageSize size, int64_t longest) {
     constexpr int64_t kMostPixels = 4096;  // a side
-    ImageSize out = with_longer(size, longest_);
+    ImageSize out = with_longer(size, longest);
     // An odd side would be one pixel off in the middle.
     if (size.width >= size.height)
       out.height += out.height % 2;
@@ -117,11 +156,20 @@ class Idefics3Processor : public MediaProcessor {
     return run;
   }
 
+  Image as_frame(const Image& frame) const {
+    if (frame.width == side_ && frame.height == side_) return frame;
+    const ImageSize size = within_bounds({frame.width, frame.height}, longest_frame_);
+    return resized(resized(frame, size.width, size.height, filter_), side_, side_, filter_);
+  }
+
+  bool sees_videos_;
   PixelScale scale_;
   Filter filter_;
   int32_t token_, around_;
   bool splits_ = true;
   int64_t side_ = 364, longest_ = 1456, most_ = 4;  // most tiles a side
+  int64_t longest_frame_ = 364, most_frames_ = 64;
+  double rate_ = 1;  // frames in a second that are taken
   size_t tokens_ = 0;
   std::vector<int32_t> one_feed_, two_feeds_, all_;
   std::vector<std::vector<int32_t>> places_;  // the word of each tile of the largest grid

@@ -57,6 +57,9 @@ class MediaProcessor {
   virtual bool hears_videos() const { return false; }
   virtual PreparedMedia video_with_sound(VideoFrames video, const std::vector<float>& samples) const;
 
+  // What `text` of a medium becomes in a conversation whose number-th of its kind (from 0) it is.
+  virtual std::string counted(const std::string& text, size_t /*number*/) const { return text; }
+
   // The pictures that the tower is given of this one: one in its size, or tiles.
   std::vector<Image> views(const Image& image) const { return seen(capped(image)); }
   std::vector<Image> views(VideoFrames video) const { return seen_frames(checked(std::move(video))); }

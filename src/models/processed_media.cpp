@@ -2,6 +2,7 @@
 #include "models/processed_media.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/constant_pad_nd.h>
 
 #include <algorithm>
 
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "media/mosaic.h"
+#include "models/spec/hearing_spec.h"
 #include "models/spec/media_text.h"
 #include "models/spec/vision_grid.h"
 #include "models/towers/vision_tower.h"
@@ -43,7 +45,8 @@ class ProcessedMedia {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
-    if (spec_.video_token < 0) known.push_back(kSizes);
+    if (spec_.vision.width == 0) known.clear();
+    if (spec_.video_token < 0 && spec_.vision.width > 0) known.push_back(kSizes);
     if (spec.hearing) known.insert(known.end(), {kSounds, kHeard});
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
@@ -100,8 +103,9 @@ class ProcessedMedia {
               Fault::Data, where(), "'", kHeard, "', row ", i, " should be ones, and zeros behind them");
       auto content = std::make_shared<MediaContent>();
       content->type = MediaType::Audio;
-      content->shape = {all.size(1), frames};
-      const at::Tensor own = all[i].narrow(1, 0, frames).contiguous();
+      const int64_t given = frames + spec_.hearing->tail;
+      content->shape = {all.size(1), given};
+      const at::Tensor own = at::constant_pad_nd(all[i], {0, spec_.hearing->tail}).narrow(1, 0, given).contiguous();
       content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
       put(std::move(content), contents);
     }

@@ -122,8 +122,8 @@ Sight part_of(const Sight& all, int64_t first, int64_t count) {
 }
 }  // namespace
 
-SeeingDecoder::SeeingDecoder(DecoderSpec s)
-    : Decoder(std::move(s)), parts_(child<TowerParts>("", parts_of(seeing()))), tower_(seeing().vision, parts_) {
+SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(child<TowerParts>("", parts_of(seeing()))) {
+  if (seeing().vision.width > 0) tower_.emplace(seeing().vision, parts_);
   if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
   if (seeing().mosaic) newline_ = &parts_.bare(seeing().vision.newline);
 }
@@ -198,7 +198,8 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
 
 // All images and videos, or all sounds.
 Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of) const {
-  const at::Tensor& like = tower_.numbers_like();
+  const bool heard = is_heard(*contents[0]);
+  const at::Tensor& like = numbers_like(heard);
   std::vector<at::Tensor> numbers;
   std::vector<Grid> grids;
   for (const MediaContent* c : contents) {
@@ -214,12 +215,12 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
   const auto copied = [&](const at::Tensor& t) {
     return t.to(at::TensorOptions(like.device()).dtype(like.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
   };
-  const bool heard = is_heard(*contents[0]), again = again_ && at::GradMode::is_enabled() && trains_layers(heard);
+  const bool again = again_ && at::GradMode::is_enabled() && trains_layers(heard);
   if (heard) {
     for (at::Tensor& each : numbers) each = copied(each);
     return {(*ears_)(numbers, step_of, again), {}};
   }
-  Sight sight = tower_(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again);
+  Sight sight = (*tower_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again);
   if (seeing().mosaic) sight.row_MD = in_mosaics(sight.row_MD, contents);
   return sight;
 }
@@ -258,7 +259,7 @@ Sight SeeingDecoder::see(const MediaContent& content) const {
 
 // One behind the other. In inference what is known is not computed again.
 Sight SeeingDecoder::features(const Contents& contents, const std::string& adapter, const Step& s) const {
-  const at::Device device = tower_.numbers_like().device();
+  const at::Device device = numbers_like(is_heard(*contents[0])).device();
   const auto step_of = [&](int64_t rows) { return tower_step(s, adapter, rows, device); };
   if (!s.cache) return see(contents, step_of);
   const auto key = [&](const MediaContent* c) { return adapter + "\n" + c->digest; };
@@ -304,13 +305,18 @@ bool SeeingDecoder::trains_layers(bool heard) const {
   return trained;
 }
 
+namespace {
+// Frames of which every part of the tower has something to read.
+int64_t shortest_sound(const HearingSpec& h) { return h.tail > 0 ? std::min(h.chunk, h.tail + 4) : h.chunk; }
+}  // namespace
+
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
 // wait for each other.
 at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
-  if (!at::GradMode::is_enabled() || (heard && !ears_)) return x_TD;
+  if (!at::GradMode::is_enabled() || (heard ? !ears_ : !tower_)) return x_TD;
   bool trained = false;
   parts_.visit([&](const std::string& name, Param& p) {
-    const bool of_ears = seeing().hearing && name.starts_with(seeing().hearing->name + ".");
+    const bool of_ears = !tower_ || (ears_ && name.starts_with(seeing().hearing->name + "."));
     trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
@@ -319,7 +325,8 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const 
   const int64_t step = v.merge * v.patch, side = seeing().mosaic ? v.tile : step + v.tile % step;
   nothing.shape = {v.merge * v.merge, v.patch_numbers()};
   if (v.tile > 0) nothing.shape = {1, v.channels, side, side};
-  if (heard) nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, seeing().hearing->chunk};
+  if (heard)
+    nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, shortest_sound(*seeing().hearing)};
   nothing.values.assign(
       static_cast<size_t>(std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>())),
       0);
@@ -343,7 +350,7 @@ at::Tensor SeeingDecoder::with_marks(at::Tensor x_TD, const Inputs& in, const St
     }
   }
   if (mark.empty()) return x_TD;
-  const at::Tensor rows = tower_.marks(indices(mark, tower_.numbers_like().device()));
+  const at::Tensor rows = tower_->marks(indices(mark, tower_->numbers_like().device()));
   return at::index_copy(x_TD, 0, indices(target, x_TD.device()), rows.to(x_TD.device(), x_TD.scalar_type()));
 }
 

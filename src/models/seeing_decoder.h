@@ -38,12 +38,13 @@ class SeeingDecoder : public Decoder {
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
   bool trains_layers(bool heard) const;
+  const at::Tensor& numbers_like(bool heard) const { return heard ? ears_->numbers_like() : tower_->numbers_like(); }
 
   TowerParts& parts_;
-  const Param* newline_ = nullptr;  // of mosaics
-  VisionTower tower_;
+  const Param* newline_ = nullptr;    // of mosaics
+  std::optional<VisionTower> tower_;  // none: it only hears
+  std::optional<AudioTower> ears_;    // none: it does not hear
   bool again_ = false;
-  std::optional<AudioTower> ears_;  // none: it does not hear
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
   mutable FeatureCache known_;
 };

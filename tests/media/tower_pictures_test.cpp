@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "media/processor.h"
+#include "media/smol_video.h"
 #include "tests/media/golden_numbers.h"
 #include "tests/refusal.h"
 
 namespace apus {
 namespace {
 
+constexpr double kFramePixels = 0.02;  // two levels: frames are resized in floats there
 constexpr double kTowerPixels = 2e-6;  // three roundings of single precision
 
 std::shared_ptr<const MediaProcessor> tower_processor(const std::string& type, Json preprocessor, Json config) {
@@ -142,6 +144,57 @@ TEST(TowerPictures, VideosOfGlm) {
     EXPECT_EQ(made.runs[0],
               std::vector<int32_t>(static_cast<size_t>(made.content->grid[1] * made.content->grid[2] / 4), 7));
   }
+}
+
+TEST(TowerPictures, VideosOfSmolVlm) {
+  const test::ProcessorNumbers golden("towers");
+  for (const Json& row : golden.json["frames/smolvlm"])
+    EXPECT_EQ(smol_frames(row[0].get<int64_t>(), row[1].get<double>(), 1, 64), row[2].get<std::vector<int64_t>>());
+  for (const Json& row : golden.json["text/smolvlm"]) {
+    const VideoFrames video{{row[0].size(), Image()}, row[0].get<std::vector<int64_t>>(), row[1].get<double>(), 1};
+    std::string text = smol_intro(video);
+    for (size_t i = 0; i < video.frames.size(); ++i) text += "\nFrame from " + smol_time(video, i) + ":<image>";
+    EXPECT_EQ(text + "\n\n", row[2].get<std::string>());
+  }
+  Json config = tower_of(16, 4);
+  config["scale_factor"] = 2;
+  const Json file = {{"max_image_size", {{"longest_edge", 16}}},
+                     {"video_sampling", {{"fps", 1}, {"max_frames", 64}, {"video_size", {{"longest_edge", 48}}}}}};
+  const Image first = golden.image("picture/0");
+  Image second = first;
+  for (int64_t y = 0; y < first.height; ++y)  // its columns the other way round
+    for (int64_t x = 0; x < first.width; ++x)
+      std::copy_n(first.rgb.begin() + (y * first.width + x) * 3, 3,
+                  second.rgb.begin() + (y * first.width + first.width - 1 - x) * 3);
+  const VideoFrames video{{first, second}, {0, 25}, 25, 1};
+  const PreparedMedia made = tower_processor("smolvlm", file, config)->video(video);
+  EXPECT_EQ(made.content->shape, golden.shape("smolvlm_video"));
+  golden.expect_near("smolvlm_video", made.content->values, kFramePixels);
+  ASSERT_EQ(made.runs.size(), 2u);
+  EXPECT_EQ(made.runs[0].size(), 1u + 4 + 1) << "its mark, four cells, the mark behind it";
+  const auto refusal = test::refusal(Fault::Data, [&] {
+    tower_processor("idefics3", file, config)->video({{first}, {0}, 25, 1});
+  });
+  test::expect_says(refusal, "sees no videos");
+}
+
+TEST(TowerPictures, SoundsOfQwen2Audio) {
+  const test::ProcessorNumbers golden("towers");
+  const Json config = {{"audio_token_index", 7},
+                       {"audio_config", {{"num_mel_bins", 8}, {"max_source_positions", 1500}}}};
+  const auto processor = tower_processor("qwen2_audio", {{"feature_size", 8}}, config);
+  const PreparedMedia made = processor->sound(golden.values<float>("qwen2_audio/sound"));
+  EXPECT_EQ(made.content->shape, golden.shape("qwen2_audio/mel"));
+  golden.expect_near("qwen2_audio/mel", made.content->values, 5e-5);
+  EXPECT_EQ(made.runs[0], std::vector<int32_t>(golden.json["qwen2_audio"]["tokens"].get<size_t>(), 7));
+  EXPECT_EQ(processor->counted(made.text, 1), "Audio 2: <|audio_bos|><|AUDIO|><|audio_eos|>\n");
+  // Of a longer sound than half a minute the rest is not heard; behind its end there is nothing.
+  const PreparedMedia long_one = processor->sound(std::vector<float>(31 * 16000, 0.1F));
+  EXPECT_EQ(long_one.content->shape, (std::vector<int64_t>{8, 3002}));
+  EXPECT_EQ(long_one.content->values[3001], 0);
+  EXPECT_EQ(long_one.runs[0].size(), 750u);
+  const auto refusal = test::refusal(Fault::Data, [&] { processor->image(golden.image("picture/0")); });
+  test::expect_says(refusal, "does not see images");
 }
 
 TEST(TowerPictures, SquaresThatDoNotFitTheTowerAreRefused) {

@@ -85,7 +85,9 @@ void shrink_sight(Json& config) {
   vision["hidden_size"] = 16;
   for (const char* token : {"image_token_id", "image_token_index"}) config[token] = 38;
   for (const char* token : {"video_token_id", "video_token_index"}) config[token] = 39;
-  if (!config.contains("audio_config")) return;
+}
+
+void shrink_hearing(Json& config) {
   for (const char* token : {"audio_token_id", "audio_token_index", "audio_start_token_id"}) config[token] = 37;
   const Json ears = {
       {"d_model", 8},       {"encoder_layers", 2}, {"encoder_attention_heads", 2}, {"encoder_ffn_dim", 12},
@@ -97,7 +99,9 @@ void shrink_sight(Json& config) {
 void shrink_nested(Json& config, const char* text, const Json& small) {
   for (const auto& [key, value] : small.items())
     if (config[text].contains(key)) config[text][key] = value;
-  Json& vision = config[config.contains("vit_config") ? "vit_config" : "vision_config"];
+  const char* const sight = config.contains("vit_config") ? "vit_config" : "vision_config";
+  if (!config.contains(sight)) return;
+  Json& vision = config[sight];
   vision.update({{"hidden_size", 8},
                  {"num_hidden_layers", 2},
                  {"num_attention_heads", 2},
@@ -182,6 +186,7 @@ std::vector<Json> small_configs() {
       shrink_nested(config, text, small);
     else if (config.contains("vision_config"))
       shrink_sight(config);
+    if (config.contains("audio_config")) shrink_hearing(config);
     all.push_back(std::move(config));
   }
   return all;

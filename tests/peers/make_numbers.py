@@ -34,7 +34,7 @@ def random_weights(model):
                 p.copy_(0.1 * torch.randn_like(p))
         for name, b in model.named_buffers():
             if "correction_bias" in name:
-                b.copy_(0.1 * torch.randn_like(b))
+                b.copy_((0.1 * torch.randn_like(b)).to(torch.bfloat16).float())
         for p in model.parameters():
             p.copy_(p.to(torch.bfloat16).float())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What transformers' processors make of odd pictures, for families that came after the first: tests/data/media/towers.{json,safetensors}.
+"""What transformers' processors make of odd pictures and of a sound, for families that came after the first: tests/data/media/towers.{json,safetensors}.
 
   make_picture_numbers.py tests/data/media
 
@@ -8,6 +8,7 @@ and numbers are a level off. Each case has its preprocessor_config.json, with sm
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -22,6 +23,9 @@ from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3I
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
+from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
+from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
+from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
 CASES = {
@@ -39,6 +43,24 @@ PATCHES = {
     "paddleocr_vl": (PaddleOCRVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
 }
 SIZES = ((61, 37), (23, 50))  # width, height
+
+
+def add_smolvlm(tensors, numbers):
+    """A video of two frames, which frames are taken of others, and what a text says of them."""
+    processor = SmolVLMVideoProcessor(max_image_size={"longest_edge": 16}, video_sampling={"fps": 1, "max_frames": 64, "video_size": {"longest_edge": 48}})
+    video = torch.stack([tensors["picture/0"], tensors["picture/0"].flip(1)]).permute(0, 3, 1, 2)
+    made = processor([video], return_tensors="np", do_sample_frames=False)
+    tensors["smolvlm_video"] = torch.from_numpy(made["pixel_values"][0]).contiguous()
+    metadata = lambda total, rate: VideoMetadata(total, fps=rate, duration=total / rate)
+    numbers["frames/smolvlm"] = [[total, rate, processor.sample_frames(metadata(total, rate)).tolist()]
+                                 for total, rate in ((1, 25), (7, 30), (40, 24), (100, 29.97), (1500, 25), (3000, 25), (9000, 29.97))]
+    words = SimpleNamespace(image_seq_len=1, image_token="<image>", fake_image_token="", global_image_token="")
+    numbers["text/smolvlm"] = []
+    for total, rate, at in numbers["frames/smolvlm"]:
+        said = metadata(total, rate)
+        said.frames_indices = at
+        text = SmolVLMProcessor.replace_video_token(words, {"pixel_values": np.zeros((1, len(at))), "video_metadata": [said]}, 0)
+        numbers["text/smolvlm"].append([at, rate, text])
 
 
 def main():
@@ -76,6 +98,15 @@ def main():
                                  for height in (3, 9, 20, 28, 70, 333) for width in (5, 13, 28, 97, 420)]
     frames = lambda total, rate: Glm4vVideoProcessor().sample_frames(VideoMetadata(total, fps=rate, duration=total / rate)).tolist()
     numbers["frames/glm4v"] = [[total, rate, frames(total, rate)] for total, rate in ((1, 25), (7, 30), (40, 24), (100, 29.97), (9000, 25))]
+    add_smolvlm(tensors, numbers)
+    # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
+    time = np.arange(4321) / 16000
+    sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)
+    heard = WhisperFeatureExtractor(feature_size=8)(sound, sampling_rate=16000, return_tensors="np", return_attention_mask=True, padding="max_length")
+    frames = int(heard["attention_mask"].sum())
+    tensors["qwen2_audio/sound"] = torch.from_numpy(sound)
+    tensors["qwen2_audio/mel"] = torch.from_numpy(heard["input_features"][0, :, :frames + 2]).contiguous()
+    numbers["qwen2_audio"] = {"frames": frames, "tokens": ((frames - 1) // 2 + 1 - 2) // 2 + 1}
     numbers = json.loads(json.dumps(numbers, default=lambda v: int(v) if hasattr(v, "__index__") else dict(v)))
     save_file(tensors, os.path.join(sys.argv[1], "towers.safetensors"))
     with open(os.path.join(sys.argv[1], "towers.json"), "w", encoding="utf-8") as file:

@@ -206,7 +206,7 @@ RowMedia MediaReader::read(const Row& row, Json& messages,
       if (error.at.fault != Fault::Data && error.at.fault != Fault::Io) throw;
       throw RowError(row.origin, key, error.what());
     }
-    return out.back().media.text;
+    return processor_->counted(out.back().media.text, number);
   });
   put_objects(row, messages, sizes, *processor_, remark);
   return out;

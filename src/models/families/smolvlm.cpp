@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// SmolVLM: Idefics 3 in small.
+// SmolVLM: Idefics 3 in small, which sees videos too.
 #include "models/families/idefics3.h"
 #include "models/spec/family.h"
+#include "models/spec/seeing_spec.h"
 
 namespace apus {
 
 namespace {
+// Frames of videos are pictures of one tile each.
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_idefics3(c);
+  SeeingSpec seeing = *spec.seeing;
+  seeing.video_token = seeing.image_token;
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  return spec;
+}
+
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"smolvlm2-2.2b",
@@ -25,7 +35,7 @@ const std::vector<Preset> presets = {
 
 const RegisterFamily smolvlm("smolvlm", {.title = "SmolVLM, SmolVLM 2",
                                          .architecture = "SmolVLMForConditionalGeneration",
-                                         .read = read_idefics3,
+                                         .read = read,
                                          .says = {{"image_token_id", 49190},
                                                   {"scale_factor", 3},
                                                   {"vision_config",

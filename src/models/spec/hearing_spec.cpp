@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/spec/hearing_spec.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace apus {
@@ -16,8 +18,8 @@ class HearingParts {
     if (line()) {
       table("conv1", {s_.width, s_.mels, 3});
       table("conv2", {s_.width, s_.width, 3});
-      // Never used: other parts of the model, which make speech, read it.
-      add(TowerPart::Kind::Idle, "audio_bos_eos_token", {2, s_.out}, false);
+      if (s_.has_speech_marks) add(TowerPart::Kind::Idle, "audio_bos_eos_token", {2, s_.out}, false);
+      if (s_.position_table) add(TowerPart::Kind::Idle, "embed_positions", {(s_.chunk - s_.tail) / 2, s_.width}, false);
     } else {
       table("conv2d1", {s_.channels, 1, 3, 3});
       table("conv2d2", {s_.channels, s_.channels, 3, 3});
@@ -25,12 +27,10 @@ class HearingParts {
       linear("conv_out", s_.channels * halved(halved(halved(s_.mels))), s_.width, false);
     }
     for (int64_t i = 0; i < s_.layers; ++i) layer(str("layers.", i, "."));
-    norm("ln_post");
-    if (line()) {
-      linear("proj", s_.width, s_.out);
-    } else {
-      linear("proj1", s_.width, s_.width);
-      linear("proj2", s_.width, s_.out);
+    norm(s_.last_norm);
+    for (size_t i = 0; i < s_.projections.size(); ++i) {
+      const bool last = i + 1 == s_.projections.size();
+      parts_.push_back({TowerPart::Kind::Linear, s_.projections[i], {last ? s_.out : s_.width, s_.width}, true});
     }
     return std::move(parts_);
   }
@@ -64,6 +64,7 @@ class HearingParts {
 }  // namespace
 
 int64_t HearingSpec::rows_of_chunk(int64_t frames) const {
+  frames = std::max<int64_t>(frames - tail, 0);
   return front == Front::Line ? halved(frames) : halved(halved(halved(frames)));
 }
 
@@ -74,27 +75,52 @@ int64_t HearingSpec::tokens(int64_t frames) const {
 
 std::vector<TowerPart> parts_of(const HearingSpec& spec) { return HearingParts(spec).all(); }
 
-HearingSpec read_hearing(const Config& a, HearingSpec::Front front) {
-  const bool line = front == HearingSpec::Front::Line;
+namespace {
+// Sizes of the layers and the bands.
+HearingSpec read_ears(const Config& a, HearingSpec::Front front) {
   HearingSpec s{.front = front};
   s.mels = a.integer("num_mel_bins", 128), s.width = a.integer("d_model", 1280);
   s.layers = a.integer("encoder_layers", 32), s.heads = a.integer("encoder_attention_heads", 20);
-  s.ffn = a.integer("encoder_ffn_dim", 5120), s.out = a.integer("output_dim", 3584);
-  s.chunk = 2 * a.integer("n_window", 100);
-  if (!line) {
-    s.channels = a.integer("downsample_hidden_size", 480);
-    s.chunks_seen = s.chunk > 0 ? a.integer("n_window_infer", 400) / s.chunk : 0;
-  }
+  s.ffn = a.integer("encoder_ffn_dim", 5120);
   require(s.mels > 0 && s.layers > 0 && s.layers <= 4096 && s.heads > 0 && s.width > 2 && s.width % s.heads == 0 &&
-              s.width % 2 == 0 && s.ffn > 0 && s.out > 0 && s.chunk > 0 && s.chunk <= 1 << 20 &&
-              (line || (s.channels > 0 && s.chunks_seen > 0)),
+              s.width % 2 == 0 && s.ffn > 0,
           Fault::Model, "config.json: audio_config: num_mel_bins ", s.mels, ", encoder_layers ", s.layers,
-          ", encoder_attention_heads ", s.heads, ", d_model ", s.width, ", n_window ", s.chunk / 2,
-          line ? "" : str(", downsample_hidden_size ", s.channels, ", n_window_infer (at least 2 n_window)"),
-          " do not fit together");
+          ", encoder_attention_heads ", s.heads, ", d_model ", s.width, " do not fit together");
   const std::string act = a.text("activation_function", "gelu");
   require(act == "gelu", Fault::Model, "config.json: audio_config: activation_function '", act,
           "' is not known in this family, only gelu");
+  return s;
+}
+}  // namespace
+
+HearingSpec read_hearing(const Config& a, HearingSpec::Front front) {
+  const bool line = front == HearingSpec::Front::Line;
+  HearingSpec s = read_ears(a, front);
+  s.out = a.integer("output_dim", 3584), s.chunk = 2 * a.integer("n_window", 100);
+  s.has_speech_marks = line;
+  if (line) {
+    s.projections = {s.name + ".proj"};
+  } else {
+    s.projections = {s.name + ".proj1", s.name + ".proj2"};
+    s.channels = a.integer("downsample_hidden_size", 480);
+    s.chunks_seen = s.chunk > 0 ? a.integer("n_window_infer", 400) / s.chunk : 0;
+  }
+  require(s.out > 0 && s.chunk > 0 && s.chunk <= 1 << 20 && (line || (s.channels > 0 && s.chunks_seen > 0)),
+          Fault::Model, "config.json: audio_config: output_dim ", s.out, ", n_window ", s.chunk / 2,
+          line ? "" : str(", downsample_hidden_size ", s.channels, ", n_window_infer (at least 2 n_window)"),
+          " do not fit together");
+  return s;
+}
+
+HearingSpec read_whole_hearing(const Config& a, int64_t out) {
+  HearingSpec s = read_ears(a, HearingSpec::Front::Line);
+  const int64_t positions = a.integer("max_source_positions", 1500);
+  require(positions > 0 && positions <= 1 << 16, Fault::Model, "config.json: audio_config: max_source_positions is ",
+          positions);
+  s.name = "model.audio_tower", s.out = out;
+  s.tail = 2, s.chunk = 2 * positions + s.tail;
+  s.position_table = true, s.last_norm = "layer_norm";
+  s.projections = {"model.multi_modal_projector.linear"};
   return s;
 }
 

@@ -8,7 +8,7 @@
 
 namespace apus {
 
-// Whisper's encoder as Qwen's Omni models have it: a spectrogram is cut into chunks, each goes through convolutions for
+// Whisper's encoder as Qwen's models have it: a spectrogram is cut into chunks, each goes through convolutions for
 // itself, and layers look at one chunk or at blocks of some.
 struct HearingSpec {
   // Line: two convolutions over time, of which the second halves it; two neighbouring rows become one behind the
@@ -21,6 +21,15 @@ struct HearingSpec {
   int64_t out = 0;
   // Frames of a chunk.
   int64_t chunk = 200;
+  // Above 0: a sound is one chunk, and so many frames come with it that are heard at its end alone.
+  int64_t tail = 0;
+  // Positions are rows of a table instead of sines.
+  bool position_table = false;
+  // The norm behind the layers, and the whole names of what follows it.
+  std::string last_norm = "ln_post";
+  std::vector<std::string> projections = {};
+  // Never used: other parts of the model, which make speech, read it.
+  bool has_speech_marks = false;
   // Plane: channels of its convolutions, and how many whole chunks a block is that layers look at.
   int64_t channels = 0, chunks_seen = 1;
 
@@ -36,5 +45,7 @@ std::vector<TowerPart> parts_of(const HearingSpec& spec);
 
 // audio_config of an Omni model.
 HearingSpec read_hearing(const Config& audio, HearingSpec::Front front);
+// Of Qwen2-Audio, which hears half a minute as a whole; `out`: the decoder's width.
+HearingSpec read_whole_hearing(const Config& audio, int64_t out);
 
 }  // namespace apus

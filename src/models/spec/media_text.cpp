@@ -27,6 +27,9 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
           shape.empty() ? 0 : shape[0], " bands, this model hears ", spec.hearing->mels);
   const int64_t tokens = shape[1] > 0 && shape[1] < int64_t{1} << 30 ? spec.hearing->tokens(shape[1]) : 0;
   require(tokens > 0, Fault::Data, "a sound of ", shape[1], " frames of 10 ms is too short to be heard");
+  const HearingSpec& h = *spec.hearing;
+  require(h.tail == 0 || shape[1] <= h.chunk, Fault::Data, "a sound of ", shape[1] - h.tail,
+          " frames of 10 ms; this model hears ", h.chunk - h.tail, " at most");
   return tokens;
 }
 }  // namespace
@@ -72,6 +75,7 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
 int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   const char* const name = media_name(content.type);
   if (content.type == MediaType::Audio) return tokens_of_sound(content, spec);
+  require(spec.vision.width > 0, Fault::Usage, "this model hears, and does not see ", name, "s");
   if (spec.vision.tile > 0) return tokens_of_tiles(content, spec);
   const Grid& g = content.grid;
   const int64_t m = spec.vision.merge;

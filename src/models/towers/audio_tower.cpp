@@ -75,9 +75,9 @@ AudioTower::AudioTower(const HearingSpec& spec, const TowerParts& parts) : spec_
                        .up = &parts.linear(of_layer("fc1")),
                        .down = &parts.linear(of_layer("fc2"))});
   }
-  norm_ = &parts.norm(name("ln_post"));
-  for (const char* each : line ? std::vector<const char*>{"proj"} : std::vector<const char*>{"proj1", "proj2"})
-    projections_.push_back(&parts.linear(name(each)));
+  norm_ = &parts.norm(name(spec.last_norm));
+  for (const std::string& each : spec.projections) projections_.push_back(&parts.linear(each));
+  if (spec.position_table) positions_ = &parts.table(name("embed_positions"));
 }
 
 namespace {
@@ -129,22 +129,28 @@ at::Tensor AudioTower::convolved(const Chunks& c, const StepOf& step_of) const {
     for (int64_t t = 0; t < c.rows[b]; ++t) kept.push_back(static_cast<int64_t>(b) * each + t), place.push_back(t);
   at::Tensor x_ND = at::index_select(all.reshape({-1, all.size(2)}), 0, on_device(kept, all.device()));
   if (join_) x_ND = (*join_)(x_ND, step_of(x_ND.size(0)));
-  return x_ND + at::index_select(places(each, x_ND), 0, on_device(place, x_ND.device()));
+  const at::Tensor table = positions_ ? positions_->weight() : places(each, x_ND);
+  return x_ND + at::index_select(table, 0, on_device(place, x_ND.device()));
 }
 
 at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again) const {
   Chunks c;
   std::vector<at::Tensor> chunks, heard;
+  int64_t chunk = spec_.chunk;
+  if (spec_.tail > 0) {  // which are one chunk each, and go no further than the longest
+    chunk = 0;
+    for (const at::Tensor& sound : sounds_MF) chunk = std::max(chunk, sound.size(1));
+  }
   for (const at::Tensor& sound : sounds_MF) {
     const int64_t frames = sound.size(1);
-    chunks.push_back(cut_into_chunks(sound, spec_.chunk));
-    heard.push_back(cut_into_chunks(at::zeros({1, frames}, sound.options()) + 1, spec_.chunk).squeeze(2));
+    chunks.push_back(cut_into_chunks(sound, chunk));
+    heard.push_back(cut_into_chunks(at::zeros({1, frames}, sound.options()) + 1, chunk).squeeze(2));
     const auto run = [&](int64_t rows) {
       c.ends.push_back(c.ends.back() + static_cast<int32_t>(rows)), c.longest = std::max(c.longest, rows);
     };
     int64_t block = 0, all = 0;
-    for (int64_t first = 0, number = 1; first < frames; first += spec_.chunk, ++number) {
-      const int64_t rows = spec_.rows_of_chunk(std::min(spec_.chunk, frames - first));
+    for (int64_t first = 0, number = 1; first < frames; first += chunk, ++number) {
+      const int64_t rows = spec_.rows_of_chunk(std::min(chunk, frames - first));
       c.rows.push_back(rows), block += rows, all += rows;
       if (number % spec_.chunks_seen == 0) run(std::exchange(block, 0));
     }

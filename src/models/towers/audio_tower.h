@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tower of Qwen's Omni models that hears: from log-mel spectrograms to the rows that stand in the decoder for them.
+// The towers of Qwen's models that hear: from log-mel spectrograms to the rows that stand in the decoder for them.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@ class AudioTower {
   // Spectrograms [mels, frames] in the tower's dtype and on its device; their rows, one sound behind the other. What a
   // sound becomes does not depend on the others. `step_of`: the step for so many rows. `again`: layers run again in the
   // backward pass.
+  const at::Tensor& numbers_like() const { return convolutions_[0]->weight(); }
   using StepOf = std::function<Step(int64_t rows)>;
   at::Tensor operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again = false) const;
 
@@ -33,7 +34,8 @@ class AudioTower {
 
   const HearingSpec spec_;
   std::vector<const Table*> convolutions_;
-  const Linear* join_ = nullptr;  // of bands and channels; null: a line has none
+  const Table* positions_ = nullptr;  // null: sines
+  const Linear* join_ = nullptr;      // of bands and channels; null: a line has none
   std::vector<Layer> layers_;
   const Norm* norm_;
   std::vector<const Linear*> projections_;

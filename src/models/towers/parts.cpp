@@ -17,7 +17,8 @@ TowerParts::TowerParts(const std::vector<TowerPart>& parts) {
         norms_[p.name] = &child<Norm>(p.name, p.shape[0], p.norm);
         break;
       case TowerPart::Kind::Idle:
-        child<Table>(p.name, p).visit([](const std::string&, Param& param) { param.trainable = false; });
+        tables_[p.name] = &child<Table>(p.name, p);
+        tables_[p.name]->visit([](const std::string&, Param& param) { param.trainable = false; });
         break;
       case TowerPart::Kind::Bare:
         bare_[p.name] = &param(p.name, p.shape);

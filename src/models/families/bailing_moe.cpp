@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ling 2.0 and Ring 2.0: many small experts by sigmoids with a correction, out of groups; half of a head turns;
+// queries, keys and values are one matrix.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const std::string scores = c.text("score_function", c.flag("moe_router_enable_expert_bias", false) ? "sigmoid" : "");
+  require(scores == "sigmoid", Fault::Model,
+          "config.json: this family is read from version 2.0 on, whose score_function is sigmoid, not '", scores,
+          "': the first Ling models are not supported");
+  DecoderSpec spec = read_decoder(
+      c, {.kv_heads = 4, .positions = 32768, .ffn = 5120, .head_dim = 128, .rope = {.theta = 6e5, .turned = 1}});
+  spec.attention.fused = Fused::Blocks;
+  spec.attention.qkv_bias = c.flag("use_qkv_bias", false), spec.attention.out_bias = c.flag("use_bias", false);
+  if (c.flag("use_qk_norm", true)) spec.attention.qk_norm = QkNorm::Head;
+  use_experts(c, spec,
+              read_routed_experts(c, {.experts = c.integer("num_experts", 256),
+                                      .per_token = 8,
+                                      .ffn = 512,
+                                      .shared = c.integer("num_shared_experts", 1),
+                                      .scale = 1,
+                                      .groups = 8,
+                                      .open_groups = 4}),
+              sparse_layers(c, spec.shape.layers, 1));
+  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  spec.forms = {{.inside = {{"self_attn.qkv_proj", "attention.query_key_value"},
+                            {"self_attn.o_proj", "attention.dense"},
+                            {"self_attn.q_norm", "attention.query_layernorm"},
+                            {"self_attn.k_norm", "attention.key_layernorm"},
+                            {"gate.e_score_correction_bias", "gate.expert_bias"},
+                            {"model.embed_tokens", "model.word_embeddings"}}}};
+  return spec;
+}
+
+Json flash_says() { return {{"moe_intermediate_size", 1024}}; }
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"ling-mini-2.0", 2048, 20, 16, 4, 128, 5120, 157184, 32768, 6e5, false},
+    {"ling-flash-2.0", 4096, 32, 32, 4, 128, 9216, 157184, 32768, 6e5, false, {}, flash_says()},
+};
+
+const RegisterFamily bailing_moe("bailing_moe", {.title = "Ling 2.0, Ring 2.0",
+                                                 .architecture = "BailingMoeV2ForCausalLM",
+                                                 .read = read,
+                                                 .says = {{"num_experts", 256},
+                                                          {"num_shared_experts", 1},
+                                                          {"num_experts_per_tok", 8},
+                                                          {"moe_intermediate_size", 512},
+                                                          {"first_k_dense_replace", 1},
+                                                          {"n_group", 8},
+                                                          {"topk_group", 4},
+                                                          {"routed_scaling_factor", 2.5},
+                                                          {"norm_topk_prob", true},
+                                                          {"score_function", "sigmoid"},
+                                                          {"moe_router_enable_expert_bias", true},
+                                                          {"partial_rotary_factor", 0.5},
+                                                          {"use_qk_norm", true},
+                                                          {"use_qkv_bias", false},
+                                                          {"use_bias", false}},
+                                                 .presets = presets});
+}  // namespace
+
+}  // namespace apus
