@@ -37,7 +37,9 @@ void GaloreOptions::fields(OptionTable& v) {
       .at_least(-1)
       .at_most(1)
       .must_match();
-  v("galore_gamma_proj", galore_gamma_proj, "Q-GaLore: so many times as long").at_least(1).must_match();
+  v("galore_gamma_proj", galore_gamma_proj, "Q-GaLore: how many times as long a space is kept then")
+      .at_least(1)
+      .must_match();
   v("galore_queue_size", galore_queue_size, "Q-GaLore: choices whose cosines are averaged").at_least(1).must_match();
   v.no_effect({"galore_optim_per_parameter"}, "every parameter has its own state and its own update");
   v.refuse({"galore_proj_quant"}, "what spans a space is kept in float32", "false");

@@ -129,7 +129,8 @@ void LoraGaOptions::fields(OptionTable& v) {
   v("lora_ga_direction", how.direction,
     "lora-ga: which of a gradient's singular vectors A and B begin with: the first r, or those from r to 2r")
       .choices({"ArBr", "A2rBr", "ArB2r"});
-  v("lora_ga_scale", how.scale, "lora-ga: how long they are").choices({"gd", "unit", "stable", "weightS"});
+  v("lora_ga_scale", how.scale, "lora-ga: how long the vectors are that A and B begin with")
+      .choices({"gd", "unit", "stable", "weightS"});
   v("lora_ga_stable_gamma", how.stable_gamma, "lora-ga: stable divides by the root of this").above(0);
 }
 

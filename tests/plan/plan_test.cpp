@@ -69,6 +69,26 @@ TEST(Plan, FrozenParametersNeedNoState) {
   EXPECT_EQ(optimizer_state_bytes(last, bf16), 0);
 }
 
+// Of a matrix [o, i], the longer side first: two moments of r numbers for each of the longer one, and r vectors of the
+// shorter. The rest takes AdamW's 8 bytes.
+TEST(Plan, GradientsInFewerDimensionsNeedLessState) {
+  const ModelFacts m = model_facts(preset_config("qwen2.5-7b"));
+  const TuningFacts layers = tuning_facts(m, {.lora = false, .freeze_ratio = 1, .train = {"model.layers."}});
+  constexpr double h = 3584, kv = 512, f = 18944, r = 64;
+  const double matrices = 28 * (2 * h * h + 2 * kv * h + 3 * f * h), others = layers.trained - matrices;
+  const double states = 28 * r * (2 * (8 * h + 4 * h) + 2 * (8 * h + 4 * kv) + 3 * (8 * f + 4 * h));
+  TrainSpec spec{.tokens = 8, .element = 2};
+  for (const char* kind : {"galore_adamw", "apollo_adamw"}) {
+    spec.optimizer = {.kind = kind, .master = false, .arguments = {{"rank", "64"}}};
+    EXPECT_NEAR(optimizer_state_bytes(layers, spec), states + 8 * others, 1) << kind;
+  }
+  spec.optimizer = {.kind = "schedule_free_sgd", .master = false};
+  EXPECT_EQ(optimizer_state_bytes(layers, spec), 4 * layers.trained);
+  // LISA: two layers at a time, beside all else.
+  const TuningFacts all = tuning_facts(m, {.lora = false}), two = tuning_facts(m, {.lora = false, .trained_layers = 2});
+  EXPECT_NEAR(two.trained, all.trained - 26 * all.layers[0].trained, 1);
+}
+
 // The table of ms-swift's guide: LoRA on 910B3, GiB a card. docs/plan.md says why the last row is not explained.
 TEST(Plan, MeasuredRowsOfThePythonStack) {
   struct Row {

@@ -66,8 +66,8 @@ class ScheduleFreeAdamW final : public ScheduleFree {
     change_in_f32(slot, param, u, [&](at::Tensor& y) {
       at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
       const at::Tensor& square = slot.state.at("exp_avg_sq").mul_(beta2_).addcmul_(g, g, 1 - beta2_);
-      g.div_(square.sqrt().add_(eps_));
-      advance(slot, y, g, u.lr * std::sqrt(1 - std::pow(beta2_, static_cast<double>(u.step))), u);
+      g.div_(square.div(1 - std::pow(beta2_, static_cast<double>(u.step))).sqrt_().add_(eps_));
+      advance(slot, y, g, u.lr, u);
     });
   }
 };
