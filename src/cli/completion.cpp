@@ -61,13 +61,13 @@ std::vector<std::string> values_of(const Option& option) {
 std::vector<std::string> flags_of(const OptionTable& table) {
   std::vector<std::string> flags = {"--help", "--print-config"};
   for (const auto& option : table.options())
-    if (acts(*option)) flags.push_back("--" + option->name);
+    if (can_be_given(*option)) flags.push_back("--" + option->name);
   return flags;
 }
 
 }  // namespace
 
-bool acts(const Option& option) {
+bool can_be_given(const Option& option) {
   return !option.is_hidden && option.refusal.empty() && !option.name.empty() &&
          !std::holds_alternative<std::monostate>(option.target);
 }

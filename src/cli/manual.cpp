@@ -70,7 +70,7 @@ std::string page_of(const Command& command, const std::string& version) {
   const Json values = instance->table.json();
   std::string group;
   for (const auto& option : instance->table.options()) {
-    if (!acts(*option)) continue;
+    if (!can_be_given(*option)) continue;
     if (option->group != group) out += str(".SH ", upper(roff(group = option->group)), "\n");
     out += option_entry(*option, values.value(option->name, Json()));
   }

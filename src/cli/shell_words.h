@@ -10,7 +10,7 @@
 namespace apus {
 
 // It can be given, and changes something.
-bool acts(const Option& option);
+bool can_be_given(const Option& option);
 
 // What the last of the words behind the program's name may become. Empty: nothing known, such as a file.
 std::vector<std::string> completed(const std::vector<const Command*>& commands, const std::vector<std::string>& words);
