@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/option_value.h"
 #include "cli/shell_words.h"
 
 namespace apus {
@@ -67,10 +68,7 @@ std::vector<std::string> flags_of(const OptionTable& table) {
 
 }  // namespace
 
-bool can_be_given(const Option& option) {
-  return !option.is_hidden && option.refusal.empty() && !option.name.empty() &&
-         !std::holds_alternative<std::monostate>(option.target);
-}
+bool can_be_given(const Option& option) { return acts(option) && !option.is_hidden && !option.name.empty(); }
 
 std::vector<std::string> completed(const std::vector<const Command*>& commands, const std::vector<std::string>& words) {
   if (words.empty()) return {};

@@ -280,7 +280,9 @@ class Launcher {
       log_error(
           str("all ranks of this machine have been stopped",
               f.local_rank > 0 ? str("; what rank ", rank, " said is in ", log_file(f.local_rank).string()) : ""));
-    return code == codes_.end() ? exit_code(f.fault.value_or(Fault::Bug)) : code->second;
+    // Who said why may have been ended by a signal on the way out: the reason counts.
+    if (f.fault) return exit_code(*f.fault);
+    return code == codes_.end() ? exit_code(Fault::Bug) : code->second;
   }
 
   std::string tail(int local) const {
