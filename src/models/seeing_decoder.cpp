@@ -306,8 +306,25 @@ bool SeeingDecoder::trains_layers(bool heard) const {
 }
 
 namespace {
-// Frames of which every part of the tower has something to read.
-int64_t shortest_sound(const HearingSpec& h) { return h.tail > 0 ? std::min(h.chunk, h.tail + 4) : h.chunk; }
+// The least that a tower can be given, all noughts.
+MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
+  MediaContent nothing;
+  const VisionSpec& v = seeing.vision;
+  if (heard) {
+    const HearingSpec& h = *seeing.hearing;
+    nothing.type = MediaType::Audio;
+    // Frames of which every part of the tower has something to read.
+    nothing.shape = {h.mels, h.tail > 0 ? std::min(h.chunk, h.tail + 4) : h.chunk};
+  } else if (v.tile > 0) {
+    const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
+    nothing.shape = {1, v.channels, side, side};
+  } else {
+    nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
+  }
+  const int64_t count = std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>());
+  nothing.values.assign(static_cast<size_t>(count), 0);
+  return nothing;
+}
 }  // namespace
 
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
@@ -320,17 +337,7 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const 
     trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
-  const VisionSpec& v = seeing().vision;
-  MediaContent nothing{.grid = {1, v.merge, v.merge}};
-  const int64_t step = v.merge * v.patch, side = seeing().mosaic ? v.tile : step + v.tile % step;
-  nothing.shape = {v.merge * v.merge, v.patch_numbers()};
-  if (v.tile > 0) nothing.shape = {1, v.channels, side, side};
-  if (heard)
-    nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, shortest_sound(*seeing().hearing)};
-  nothing.values.assign(
-      static_cast<size_t>(std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>())),
-      0);
-  const Sight sight = see(nothing);
+  const Sight sight = see(nothing_for(heard, seeing()));
   at::Tensor sum = sight.row_MD.sum();
   for (const at::Tensor& late : sight.late_MD) sum = sum + late.sum();
   return x_TD + (sum * 0).to(x_TD.device(), x_TD.scalar_type());
