@@ -44,9 +44,20 @@ class MosaicProcessor : public MediaProcessor {
                           of_tower(c, "image_size", 336) / std::max<int64_t>(of_tower(c, "patch_size", 14), 1))),
         scale_(pixel_scale(c.preprocessor, kClipScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
-        token_(c.token("<image>", "image_token_index")) {}
+        token_(c.token("<image>", "image_token_index")) {
+    if (c.config.value("model_type", "") != "llava_onevision") return;
+    video_ = c.token("<video>", "video_token_index");
+    frames_ = c.settings.get("NFRAMES", 32);
+    require(frames_ > 0, Fault::Usage, "NFRAMES must be above 0, it is ", frames_);
+  }
+  std::vector<int64_t> chosen_frames(int64_t total, double rate) const override {
+    return qwen3_frames(total, rate, {.least = frames_, .most = frames_});
+  }
+  Image kept_frame(Image frame, int64_t) const override { return as_frame(frame); }
   ImageSize seen_size(ImageSize size) const override { return fitted_size(size, best_size(size, form_.sizes)); }
-  std::vector<int32_t> media_tokens() const override { return {token_}; }
+  std::vector<int32_t> media_tokens() const override {
+    return frames_ > 0 ? std::vector<int32_t>{token_, video_} : std::vector<int32_t>{token_};
+  }
   std::string grid_name(MediaType) const override { return ""; }
 
  protected:
@@ -72,12 +83,34 @@ class MosaicProcessor : public MediaProcessor {
     out.runs.emplace_back(static_cast<size_t>(tokens), token_);
     return out;
   }
+  std::vector<Image> seen_frames(const VideoFrames& video) const override {
+    if (frames_ == 0) return MediaProcessor::seen_frames(video);
+    std::vector<Image> out;
+    for (const Image& frame : video.frames) out.push_back(as_frame(frame));
+    return out;
+  }
+  PreparedMedia prepared_video(const VideoFrames& video) const override {
+    if (frames_ == 0) return MediaProcessor::prepared_video(video);
+    const std::vector<Image> frames = seen_frames(video);
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Video;
+    content->values = pixel_planes(frames, scale_);
+    content->shape = {std::ssize(frames), 3, form_.side, form_.side};
+    content->digest = content_digest(*content, str("mosaic ", form_text(scale_)), frames);
+    PreparedMedia out{content, "<video>", video_, {}};
+    const int64_t each = form_.frame_side() * form_.frame_side();
+    out.runs.emplace_back(static_cast<size_t>(std::ssize(frames) * each + 1), video_);
+    return out;
+  }
 
  private:
+  Image as_frame(const Image& frame) const { return resized(frame, form_.side, form_.side, filter_); }
+
   MosaicForm form_;
   PixelScale scale_;
   Filter filter_;
-  int32_t token_;
+  int32_t token_, video_ = 0;
+  int64_t frames_ = 0;  // that are taken of a video file; 0: it sees no videos
 };
 
 std::shared_ptr<const MediaProcessor> make(const MediaCheckpoint& c) {

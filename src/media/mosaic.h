@@ -17,6 +17,8 @@ struct MosaicForm {
   int64_t cells = 24;            // of a square's side
   // Above 0: a grid of more cells than so many squares have is made smaller.
   int64_t most_squares = 0;
+  // Of a video's frame, which is one square: two by two of its cells become one.
+  int64_t frame_side() const { return (cells + 1) / 2; }
 };
 
 // image_grid_pinpoints of config.json, and vision_aspect_ratio of Llava OneVision, for squares of `side` pixels.

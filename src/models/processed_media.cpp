@@ -46,7 +46,8 @@ class ProcessedMedia {
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
     if (spec_.vision.width == 0) known.clear();
-    if (spec_.video_token < 0 && spec_.vision.width > 0) known.push_back(kSizes);
+    if (spec_.vision.width > 0 && (spec_.mosaic || spec_.video_token < 0)) known.push_back(kSizes);
+    if (spec_.mosaic && spec_.video_token >= 0) known.push_back(kKinds[1].pixels);
     if (spec.hearing) known.insert(known.end(), {kSounds, kHeard});
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
@@ -56,6 +57,7 @@ class ProcessedMedia {
   std::vector<std::shared_ptr<const MediaContent>> all() const {
     std::vector<std::shared_ptr<const MediaContent>> contents;
     if (spec_.vision.tile > 0) add_tiles(contents);
+    if (spec_.vision.tile > 0 && has(kKinds[1].pixels)) add_frames(contents);
     const bool planes = spec_.vision.tile == 0 && has(kSizes);
     if (planes) add_planes(contents);
     for (const Kind& kind : kinds())
@@ -148,6 +150,20 @@ class ProcessedMedia {
       const at::Tensor own = all[i].narrow(0, 0, tiles).contiguous();
       content->shape = own.sizes().vec();
       content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
+      put(std::move(content), contents);
+    }
+  }
+  // [videos, frames, 3, side, side].
+  void add_frames(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    const at::Tensor all = file_->tensor(kKinds[1].pixels).to(at::kFloat).contiguous();
+    require(all.dim() == 5, Fault::Data, where(), "'", kKinds[1].pixels,
+            "' should have the shape [videos, frames, 3, side, side], it has ", shape_text(all));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      auto content = std::make_shared<MediaContent>();
+      content->type = MediaType::Video;
+      content->shape = {all.size(1), all.size(2), all.size(3), all.size(4)};
+      const float* values = all.data_ptr<float>() + i * all.stride(0);
+      content->values.assign(values, values + all.stride(0));
       put(std::move(content), contents);
     }
   }

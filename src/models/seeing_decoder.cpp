@@ -225,7 +225,17 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
   return sight;
 }
 
-// Of each picture the square of all of it, and the lines of the larger one, each with its end.
+namespace {
+// Rows of pictures, [pictures, height, width] of them, as rows of another height and width.
+at::Tensor resampled(const at::Tensor& x_RD, const std::array<int64_t, 3>& from, const std::array<int64_t, 2>& to) {
+  const int64_t width = x_RD.size(1);
+  const at::Tensor planes_NDHW = x_RD.reshape({from[0], from[1], from[2], width}).permute({0, 3, 1, 2}).contiguous();
+  return at::upsample_bilinear2d(planes_NDHW, {to[0], to[1]}, false).permute({0, 2, 3, 1}).reshape({-1, width});
+}
+}  // namespace
+
+// Of each video its frames with a quarter of the cells, and one end. Of each picture the square of all of it, and the
+// lines of the larger one, each with its end.
 at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& contents) const {
   const MosaicForm& form = *seeing().mosaic;
   const int64_t square = form.cells * form.cells, width = row_MD.size(1);
@@ -236,6 +246,11 @@ at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& c
     const int64_t rows = c->shape[0] * square;
     const at::Tensor own_RD = row_MD.narrow(0, first, rows);
     first += rows;
+    if (c->type == MediaType::Video) {
+      parts.push_back(resampled(own_RD, {c->shape[0], form.cells, form.cells}, {form.frame_side(), form.frame_side()}));
+      parts.push_back(end_1D);
+      continue;
+    }
     parts.push_back(own_RD.narrow(0, 0, square));
     if (c->shape[0] == 1) {
       parts.push_back(end_1D);
@@ -243,10 +258,8 @@ at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& c
     }
     const MosaicCells cells = mosaic_cells({c->came_as[1], c->came_as[0]}, form);
     at::Tensor grid = at::index_select(own_RD, 0, indices(cells.row, row_MD.device()));
-    if (cells.to_height != cells.height || cells.to_width != cells.width) {
-      const at::Tensor planes = grid.t().reshape({1, width, cells.height, cells.width});
-      grid = at::upsample_bilinear2d(planes, {cells.to_height, cells.to_width}, false).reshape({width, -1}).t();
-    }
+    if (cells.to_height != cells.height || cells.to_width != cells.width)
+      grid = resampled(grid, {1, cells.height, cells.width}, {cells.to_height, cells.to_width});
     const at::Tensor ends = end_1D.unsqueeze(0).expand({cells.to_height, 1, width});
     parts.push_back(at::cat({grid.reshape({cells.to_height, cells.to_width, width}), ends}, 1).reshape({-1, width}));
   }
@@ -306,8 +319,25 @@ bool SeeingDecoder::trains_layers(bool heard) const {
 }
 
 namespace {
-// Frames of which every part of the tower has something to read.
-int64_t shortest_sound(const HearingSpec& h) { return h.tail > 0 ? std::min(h.chunk, h.tail + 4) : h.chunk; }
+// The least that a tower can be given, all noughts.
+MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
+  MediaContent nothing;
+  const VisionSpec& v = seeing.vision;
+  if (heard) {
+    const HearingSpec& h = *seeing.hearing;
+    nothing.type = MediaType::Audio;
+    // Frames of which every part of the tower has something to read.
+    nothing.shape = {h.mels, h.tail > 0 ? std::min(h.chunk, h.tail + 4) : h.chunk};
+  } else if (v.tile > 0) {
+    const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
+    nothing.shape = {1, v.channels, side, side};
+  } else {
+    nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
+  }
+  const int64_t count = std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>());
+  nothing.values.assign(static_cast<size_t>(count), 0);
+  return nothing;
+}
 }  // namespace
 
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
@@ -320,17 +350,7 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const 
     trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
-  const VisionSpec& v = seeing().vision;
-  MediaContent nothing{.grid = {1, v.merge, v.merge}};
-  const int64_t step = v.merge * v.patch, side = seeing().mosaic ? v.tile : step + v.tile % step;
-  nothing.shape = {v.merge * v.merge, v.patch_numbers()};
-  if (v.tile > 0) nothing.shape = {1, v.channels, side, side};
-  if (heard)
-    nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, shortest_sound(*seeing().hearing)};
-  nothing.values.assign(
-      static_cast<size_t>(std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>())),
-      0);
-  const Sight sight = see(nothing);
+  const Sight sight = see(nothing_for(heard, seeing()));
   at::Tensor sum = sight.row_MD.sum();
   for (const at::Tensor& late : sight.late_MD) sum = sum + late.sum();
   return x_TD + (sum * 0).to(x_TD.device(), x_TD.scalar_type());

@@ -178,6 +178,29 @@ TEST(TowerPictures, VideosOfSmolVlm) {
   test::expect_says(refusal, "sees no videos");
 }
 
+// A frame is what a picture's first square is: all of it.
+TEST(TowerPictures, VideosOfLlavaOneVision) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(24, 8);
+  config["image_grid_pinpoints"] = {{24, 48}, {48, 24}};
+  config["video_token_index"] = 9;
+  const auto processor = tower_processor("llava_onevision", Json::object(), config);
+  const Image frame = golden.image("picture/0");
+  const PreparedMedia made = processor->video({{frame, frame}, {0, 25}, 25, 1});
+  const std::vector<float> square = processor->image(frame).content->values;
+  EXPECT_EQ(made.content->shape, (std::vector<int64_t>{2, 3, 24, 24}));
+  for (size_t i = 0; i < made.content->values.size(); ++i)
+    ASSERT_EQ(made.content->values[i], square[i % (3 * 24 * 24)]) << i;
+  // Three cells a side become two, and a row ends the whole.
+  EXPECT_EQ(made.runs[0], std::vector<int32_t>(2 * 2 * 2 + 1, 9));
+  EXPECT_EQ(processor->chosen_frames(320, 25).size(), 32u);
+  config["vision_aspect_ratio"] = "anyres_max_9";
+  const auto refusal = test::refusal(Fault::Data, [&] {
+    tower_processor("llava_next", Json::object(), config)->video({{frame}, {0}, 25, 1});
+  });
+  test::expect_says(refusal, "sees no videos");
+}
+
 TEST(TowerPictures, SoundsOfQwen2Audio) {
   const test::ProcessorNumbers golden("towers");
   const Json config = {{"audio_token_index", 7},

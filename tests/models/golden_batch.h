@@ -57,8 +57,8 @@ inline Packed unpad(const Case& c, const std::string& which) {
   return p;
 }
 
-// Every folder that holds forward passes, gradients and answers of a model that reads text only, or of one that sees,
-// in the order of their names.
+// Every folder that holds forward passes, gradients and answers of a model that reads text only, or of one that sees or
+// hears, in the order of their names.
 inline std::vector<std::string> models_that(bool see) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(models())) {
@@ -68,8 +68,8 @@ inline std::vector<std::string> models_that(bool see) {
     if (!json.contains("cases") || !json.contains("grad") || !json.contains("gen")) continue;
     const Json config = read_model_config(entry.path() / "checkpoint");
     const auto says = [&](const char* part) { return config.contains(part); };
-    if ((says("vision_config") || says("vit_config") || says("thinker_config")) == see)
-      names.push_back(entry.path().filename().string());
+    const bool senses = says("vision_config") || says("vit_config") || says("audio_config") || says("thinker_config");
+    if (senses == see) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -194,25 +194,30 @@ def placed_positions(rows, width, left):
 
 
 def add_video(config, run, tensors, numbers):
-    """A text with a video whose steps in time stand apart, words between them."""
+    """A text with a video: one whose steps in time stand apart, words between them; or of frames that are squares."""
     time, height, width = 3, 2, 4
-    pixels, grid = patches_of(config, time, height, width)
-    given = {"pixel_values_videos": pixels, "video_grid_thw": grid}
+    token, squares = config.image_token_id, hasattr(config, "image_grid_pinpoints")
+    if squares:
+        token, side = config.video_token_id, config.vision_config.image_size
+        given = {"pixel_values_videos": torch.randn(1, time, 3, side, side)}
+    else:
+        given = dict(zip(("pixel_values_videos", "video_grid_thw"), patches_of(config, time, height, width)))
     words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t not in placeholders(config)]
-    cells = height * width // config.vision_config.spatial_merge_size ** 2
-    row = words[:3]
-    for step in range(time):
-        row += [config.image_token_id] * cells + words[4 + 2 * step: 6 + 2 * step]
-    label = labels_of(row, config.image_token_id)
     with torch.no_grad():
-        tensors["vision/video_embeds"] = torch.cat(run.model.model.get_video_features(**given, return_dict=True).pooler_output)
+        made = tensors["vision/video_embeds"] = torch.cat(list(run.model.model.get_video_features(**given, return_dict=True).pooler_output))
+    steps = 1 if squares else time
+    row = words[:3]
+    for step in range(steps):
+        row += [token] * (len(made) // steps) + words[4 + 2 * step: 6 + 2 * step]
+    label = labels_of(row, token)
+    with torch.no_grad():
         logits, last = run(row, [given])
     loss, count = loss_of([logits], [label])
     numbers["cases"]["video"] = {"loss": loss.item(), "n_label_tokens": count}
     for name, value in {"input_ids": torch.tensor(row), "attention_mask": torch.ones(len(row), dtype=torch.long), "labels": label,
                         "logits": logits, "last_hidden_state": last}.items():
         tensors[f"video/{name}"] = value[None].contiguous()
-    tensors["video/position_ids"] = run.positions(row, [given]).unsqueeze(1).contiguous()
+    tensors["video/position_ids"] = run.positions(row, [given]).unsqueeze(-2).contiguous()
     tensors.update({f"video/{name}": t for name, t in given.items()})
 
 
@@ -261,7 +266,7 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
-        if config.model_type.startswith("glm"):
+        if config.model_type.startswith("glm") or config.model_type == "llava_onevision":
             add_video(config, run, tensors, numbers)
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):

@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llava OneVision: Llava 1.6 with more squares, of which there may be too many: their lines are then made fewer.
+// Of a video each frame is one square, with a quarter of the rows.
+#include "base/error.h"
 #include "models/families/llava_next.h"
 #include "models/spec/family.h"
+#include "models/spec/seeing_spec.h"
 
 namespace apus {
 
 namespace {
-DecoderSpec read(const Config& c) { return read_mosaics(c, "qwen2", -1); }
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_mosaics(c, "qwen2", -1);
+  SeeingSpec seeing = *spec.seeing;
+  seeing.video_token = c.integer(c.find("video_token_id") ? "video_token_id" : "video_token_index", -1);
+  require(seeing.video_token < spec.shape.vocab, Fault::Model, "config.json: video_token_index ", seeing.video_token,
+          " must lie inside the vocabulary of ", spec.shape.vocab);
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  return spec;
+}
 
 Json onevision_text() {
   return {{"text_config",
@@ -29,6 +40,7 @@ const RegisterFamily onevision("llava_onevision", {.title = "Llava OneVision",
                                                    .architecture = "LlavaOnevisionForConditionalGeneration",
                                                    .read = read,
                                                    .says = {{"image_token_index", 151646},
+                                                            {"video_token_index", 151647},
                                                             {"image_grid_pinpoints", grids_up_to(384, 6)},
                                                             {"projector_hidden_act", "gelu"},
                                                             {"vision_aspect_ratio", "anyres_max_9"},

@@ -63,6 +63,7 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   const MosaicForm& mosaic = *spec.mosaic;
   require(shape[2] == mosaic.side, Fault::Data, "the ", media_name(content.type), "'s tiles have ", shape[2],
           " pixels a side, this model's have ", mosaic.side);
+  if (content.type == MediaType::Video) return shape[0] * mosaic.frame_side() * mosaic.frame_side() + 1;
   if (shape[0] == 1) return mosaic.cells * mosaic.cells + 1;
   const ImageSize size{content.came_as[1], content.came_as[0]};
   require(size.width > 0 && size.height > 0 && shape[0] == mosaic_squares(size, mosaic), Fault::Data, "the ",
