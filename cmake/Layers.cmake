@@ -22,6 +22,7 @@ set(APUS_HOST_FILES
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
     checkpoint/adapter_kinds.cpp
+    checkpoint/block_expansion.cpp
     checkpoint/checkpoint_digest.cpp
     checkpoint/gguf_check.cpp
     checkpoint/gguf_folder.cpp

@@ -37,7 +37,7 @@ World::World(const WorldSpec& spec, const Lookup& variable)
   require_known_machine(environment_.address, environment_.address_from);
   store_ = std::make_shared<Store>(Store::Spec{.address = environment_.address,
                                                .port = environment_.port,
-                                               .serve = first() && !environment_.store_is_served,
+                                               .serve = first(),
                                                .timeout_s = std::min(spec.meeting_s, spec.timeout_s)});
   trace_ = std::make_unique<CommTrace>(
       CommTrace::Spec{.rank = rank(), .ranks = size(), .timeout_s = spec.timeout_s, .store = store_});

@@ -83,8 +83,13 @@ std::optional<RankEnvironment> from_torchrun(const Lookup& variable) {
           " and LOCAL_WORLD_SIZE=", e.local_world,
           " say that there are other machines: set MASTER_ADDR to the name of the first one");
   e.address = address.value_or("127.0.0.1"), e.port = port_of(variable);
+  // torchrun keeps a store of its own at MASTER_PORT, in the protocol of its torch, with what ranks before a restart
+  // have left in it. The first rank serves another one, behind it.
   const auto agent = variable("TORCHELASTIC_USE_AGENT_STORE");
-  e.store_is_served = agent && (*agent == "True" || *agent == "true" || *agent == "1");
+  if (agent && (*agent == "True" || *agent == "true" || *agent == "1")) {
+    const int restarts = number(variable, "TORCHELASTIC_RESTART_COUNT").value_or(0);
+    e.port = 1024 + (e.port - 1024 + 1 + restarts) % (65536 - 1024);
+  }
   compare(variable, e, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   compare(variable, e, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
   return e;

@@ -24,9 +24,8 @@ struct RankEnvironment {
   std::string address = "127.0.0.1";         // where the first rank listens
   std::string address_from = "MASTER_ADDR";  // the variable that said so
   int port = 29500;
-  int first_device = 0;          // rank 0 of the machine takes this one
-  bool store_is_served = false;  // by the program that started us (torchrun); else by the first rank
-  std::string from;              // "apus", "torchrun", "Slurm", "Open MPI"; empty: one process
+  int first_device = 0;  // rank 0 of the machine takes this one
+  std::string from;      // "apus", "torchrun", "Slurm", "Open MPI"; empty: one process
 };
 
 // Throws Fault::Usage when variables are missing, no numbers, or contradict each other; all by name.
