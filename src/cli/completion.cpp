@@ -21,16 +21,10 @@ constexpr const char* kZsh = R"sh(#compdef apus
 # zsh: source <(apus completion zsh), or this text as _apus in a folder of $fpath
 _apus() {
   local -a found
-  found=(${(f)" $(apus-- complete "${(@)words[2,CURRENT]}" 2 > / dev / null) "})
-    if ((${#found}));
-then compadd-- $found;
-else _files;
-fi
+  found=(${(f)"$(apus --complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  if (( ${#found} )); then compadd -- $found; else _files; fi
 }
-if
-  ["$funcstack[1]" = "_apus"];
-then _apus "$@";
-else compdef _apus apus; fi
+if [ "$funcstack[1]" = "_apus" ]; then _apus "$@"; else compdef _apus apus; fi
 )sh";
 
 constexpr const char* kFish = R"sh(# fish: apus completion fish | source

@@ -12,7 +12,7 @@ namespace {
 // Of tiles of 8 x 8 pixels: four patches, which are one token.
 SeeingSpec of_tiles() {
   SeeingSpec spec;
-  spec.vision.tile = 8, spec.vision.patch = 4, spec.vision.merge = 2, spec.vision.channels = 3;
+  spec.vision.width = 8, spec.vision.tile = 8, spec.vision.patch = 4, spec.vision.merge = 2, spec.vision.channels = 3;
   spec.image_token = spec.video_token = kTokenizersChoice;
   return spec;
 }

@@ -22,7 +22,10 @@ constexpr const char* kTwo =
 
 TEST(KeyBook, AnAllowanceComesBackWithTime) {
   Allowance a(60);  // one a second
-  for (int i = 0; i < 60; ++i) EXPECT_EQ(a.wait_for(1, 100), 0), a.take(1, 100);
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(a.wait_for(1, 100), 0);
+    a.take(1, 100);
+  }
   EXPECT_DOUBLE_EQ(a.wait_for(1, 100), 1);
   EXPECT_EQ(a.wait_for(1, 101), 0);
   a.take(31, 101);  // a debt of 30

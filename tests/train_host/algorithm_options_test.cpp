@@ -130,7 +130,20 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "decoder_first_pipeline_num_layers",
                                                      "decoder_last_pipeline_num_layers",
                                                      "pipeline_model_parallel_layout",
-                                                     "grad_reduce_in_fp32"}));
+                                                     "grad_reduce_in_fp32",
+                                                     "galore_cos_threshold",
+                                                     "galore_gamma_proj",
+                                                     "galore_proj_type",
+                                                     "galore_quantization",
+                                                     "galore_queue_size",
+                                                     "galore_rank",
+                                                     "galore_target_modules",
+                                                     "galore_update_proj_gap",
+                                                     "galore_with_embedding",
+                                                     "lisa_activated_layers",
+                                                     "lisa_step_interval",
+                                                     "optim_target_modules",
+                                                     "use_galore"}));
   EXPECT_EQ(lora.exact["lora_rank"], 4);
   EXPECT_EQ(keys(lora.noted), (std::set<std::string>{"lr_scheduler_type",
                                                      "lr_scheduler_kwargs",
@@ -153,13 +166,37 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "clip_in_backward",
                                                      "router_aux_loss_coef",
                                                      "moe_expert_capacity_factor",
-                                                     "moe_token_drop_policy"}));
+                                                     "moe_token_drop_policy",
+                                                     "galore_scale"}));
   EXPECT_EQ(keys(parsed("sft", {"--tuner_type", "full"}).exact),
-            (std::set<std::string>{
-                "tuner_type", "per_device_train_batch_size", "data_seed", "streaming", "packing",
-                "train_dataloader_shuffle", "ref_adapters", "task_type", "tensor_model_parallel_size",
-                "expert_model_parallel_size", "pipeline_model_parallel_size", "decoder_first_pipeline_num_layers",
-                "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout", "grad_reduce_in_fp32"}));
+            (std::set<std::string>{"tuner_type",
+                                   "per_device_train_batch_size",
+                                   "data_seed",
+                                   "streaming",
+                                   "packing",
+                                   "train_dataloader_shuffle",
+                                   "ref_adapters",
+                                   "task_type",
+                                   "tensor_model_parallel_size",
+                                   "expert_model_parallel_size",
+                                   "pipeline_model_parallel_size",
+                                   "decoder_first_pipeline_num_layers",
+                                   "decoder_last_pipeline_num_layers",
+                                   "pipeline_model_parallel_layout",
+                                   "grad_reduce_in_fp32",
+                                   "galore_cos_threshold",
+                                   "galore_gamma_proj",
+                                   "galore_proj_type",
+                                   "galore_quantization",
+                                   "galore_queue_size",
+                                   "galore_rank",
+                                   "galore_target_modules",
+                                   "galore_update_proj_gap",
+                                   "galore_with_embedding",
+                                   "lisa_activated_layers",
+                                   "lisa_step_interval",
+                                   "optim_target_modules",
+                                   "use_galore"}));
 }
 
 }  // namespace
