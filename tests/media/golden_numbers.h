@@ -20,6 +20,8 @@
 
 namespace apus::test {
 
+constexpr double kPixels = 2e-6;  // three roundings of single precision
+
 class ProcessorNumbers {
  public:
   ProcessorNumbers() {

@@ -9,8 +9,6 @@
 namespace apus {
 namespace {
 
-constexpr double kPixels = 2e-6;  // three roundings of single precision
-
 MediaCheckpoint checkpoint_of(const std::string& type, Json preprocessor, Json config = Json::object(),
                               std::map<std::string, double> settings = {}) {
   config["model_type"] = type;
@@ -32,7 +30,7 @@ TEST(Processors, PatchesOfQwen) {
       if (!golden.has(name + "/pixel_values")) continue;
       const PreparedMedia made = processor->image(golden.image(name + "/image_u8_hwc"));
       expect_grid(golden, name + "/image_grid_thw", *made.content);
-      golden.expect_near(name + "/pixel_values", made.content->values, kPixels);
+      golden.expect_near(name + "/pixel_values", made.content->values, test::kPixels);
       EXPECT_EQ(made.content->shape[0], 24);
       ASSERT_EQ(made.runs.size(), 1u);
       EXPECT_EQ(made.runs[0].size(), 6u);
@@ -48,7 +46,7 @@ TEST(Processors, GreyAndAlphaBecomeColour) {
     const PreparedMedia made = processor->image(golden.image("qwen2_vl/multi/" + name + "_u8"));
     all.insert(all.end(), made.content->values.begin(), made.content->values.end());
   }
-  golden.expect_near("qwen2_vl/multi/pixel_values", all, kPixels);
+  golden.expect_near("qwen2_vl/multi/pixel_values", all, test::kPixels);
 }
 
 TEST(Processors, TilesOfInternVl) {
@@ -60,7 +58,7 @@ TEST(Processors, TilesOfInternVl) {
     const PreparedMedia made = processor->image(golden.image(name + "/image_u8_hwc"));
     const int64_t tiles = golden.values<int64_t>(name + "/num_patches")[0];
     EXPECT_EQ(made.content->shape, (std::vector<int64_t>{tiles, 3, 28, 28}));
-    golden.expect_near(name + "/pixel_values", made.content->values, kPixels);
+    golden.expect_near(name + "/pixel_values", made.content->values, test::kPixels);
     EXPECT_EQ(made.runs[0].size(), static_cast<size_t>(tiles));  // (28 / 14)^2 / 4 tokens each
   }
 }
@@ -71,7 +69,7 @@ TEST(Processors, PatchesOfOvis) {
       checkpoint_of("ovis2_5", Json{{"resample", 3}}, Json::object(), {{"MIN_PIXELS", 1024}, {"MAX_PIXELS", 8192}}));
   const PreparedMedia made = processor->image(golden.image("ovis2_5/1/image_u8_hwc"));
   expect_grid(golden, "ovis2_5/1/grid_thws", *made.content);
-  golden.expect_near("ovis2_5/1/pixel_values", made.content->values, kPixels);
+  golden.expect_near("ovis2_5/1/pixel_values", made.content->values, test::kPixels);
   EXPECT_EQ(made.runs[0], (std::vector<int32_t>{-301, -300, -300, -300, -300, -300, -300, -302}));
 }
 
@@ -90,7 +88,7 @@ TEST(Processors, VideosOfQwen3CarryTheirTimes) {
   video.rate = video.taken_rate = 2;
   const PreparedMedia made = processor->video(video);
   expect_grid(golden, "qwen3_vl/video/video_grid_thw", *made.content);
-  golden.expect_near("qwen3_vl/video/pixel_values_videos", made.content->values, kPixels);
+  golden.expect_near("qwen3_vl/video/pixel_values_videos", made.content->values, test::kPixels);
   const std::string pad = "<|vision_start|><|video_pad|><|vision_end|>";
   EXPECT_EQ(made.text, "<0.2 seconds>" + pad + "<1.2 seconds>" + pad + "<2.0 seconds>" + pad);
   ASSERT_EQ(made.runs.size(), 3u);

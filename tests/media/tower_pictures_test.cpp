@@ -98,7 +98,7 @@ TEST(TowerPictures, RowsOfPatches) {
       const auto grid = golden.values<int64_t>(name + "/grid");
       EXPECT_EQ(std::vector<int64_t>(made.content->grid.begin(), made.content->grid.end()), grid) << name;
       EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
-      golden.expect_near(name, made.content->values, kPixels);
+      golden.expect_near(name, made.content->values, test::kPixels);
       ASSERT_EQ(made.runs.size(), 1u);
       EXPECT_EQ(made.runs[0].size(), static_cast<size_t>(grid[1] * grid[2] / 4)) << name;
     }
