@@ -28,9 +28,14 @@ mkdir -p "$folder/with-gpu" "$folder/with-npu"
 printf '#!/bin/sh\necho "GPU 0: a card"\n' >"$folder/with-gpu/nvidia-smi"
 printf '#!/bin/sh\n' >"$folder/with-npu/npu-smi"
 chmod +x "$folder"/with-*/*
-PATH=$folder/with-gpu:$PATH "$source/install.sh" --dry-run | grep -q '^Apus for cuda' || fail "install.sh does not see the GPU"
-PATH=$folder/with-npu:$PATH "$source/install.sh" --dry-run | grep -q 'torch_npu==' || fail "install.sh does not see the NPU"
-"$source/install.sh" --dry-run --kind source --prefix /opt/x | grep -q -- 'cmake --install build --prefix /opt/x' || fail "install.sh --prefix"
+would() {  # would WORDS FLAGS...: what install.sh would do has these words
+  local said
+  said=$("$source/install.sh" --dry-run "${@:2}")
+  [[ $said == *"$1"* ]] || fail "install.sh ${*:2} does not say: $1"
+}
+PATH=$folder/with-gpu:$PATH would "Apus for cuda"
+PATH=$folder/with-npu:$PATH would "torch_npu=="
+would "cmake --install build --prefix /opt/x" --kind source --prefix /opt/x
 "$source/install.sh" --kind gpu >/dev/null 2>&1 && fail "install.sh takes a kind that there is not"
 
 if ! command -v dpkg-shlibdeps >/dev/null; then echo "no dpkg-shlibdeps here: no Debian package made"; exit 0; fi
@@ -46,6 +51,6 @@ echo "unpacked, and it scores: $(basename "$package")"
 if ! command -v rpmbuild >/dev/null; then echo "no rpmbuild here: no RPM made"; exit 0; fi
 cpack --config "$build/CPackConfig.cmake" -G RPM -B "$folder/packed" >/dev/null
 package=$(ls "$folder"/packed/apus-*.rpm)
-rpm -qpl "$package" | grep -q '^/usr/bin/apus$' || fail "$package holds no program"
-rpm -qp --requires "$package" | grep -q libcurl || fail "$package does not ask for libcurl"
+rpm -qpl "$package" | grep '^/usr/bin/apus$' >/dev/null || fail "$package holds no program"
+rpm -qp --requires "$package" | grep libcurl >/dev/null || fail "$package does not ask for libcurl"
 echo "packed: $(basename "$package")"
