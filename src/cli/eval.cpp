@@ -182,7 +182,8 @@ void EvalOptions::resolve(OptionTable& v) {
 
 void EvalOptions::check() const {
   require(eval_backend != "VLMEvalKit", Fault::Usage,
-          "--eval_backend VLMEvalKit asks about images, which no model reads here");
+          "--eval_backend VLMEvalKit: its questions about images are not among the known sets; give your own rows with "
+          "images to apus infer --val_dataset with --metric acc or external:PROGRAM");
   for (const std::string& text : eval_dataset) {
     const auto [name, files] = named_rows(text);
     const Benchmark& benchmark = benchmark_named(name);
