@@ -4,13 +4,20 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cos.h>
 #include <ATen/ops/fft_ifft2.h>
+#include <ATen/ops/floor_divide.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/real.h>
+#include <ATen/ops/remainder.h>
 #include <ATen/ops/scatter.h>
+#include <ATen/ops/sin.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <cmath>
 #include <random>
 #include <unordered_map>
 
@@ -43,10 +50,29 @@ FourierChange::FourierChange(Spec spec) : spec_(spec), spectrum_(param("fourierf
   places_ = at::tensor(first_of_order(spec.in * spec.out, spec.frequencies, spec.places));
 }
 
+namespace {
+// cos and sin of 2 pi place i / size, [size, K].
+std::pair<at::Tensor, at::Tensor> waves(const at::Tensor& places, int64_t size) {
+  const at::Tensor turns =
+      (at::arange(size, places.options()).unsqueeze(1) * places.unsqueeze(0)).remainder(size).to(at::kFloat);
+  const at::Tensor angles = turns * (2 * M_PI / static_cast<double>(size));
+  return {angles.cos(), angles.sin()};
+}
+}  // namespace
+
+// The real part of the inverse Fourier transform; on devices, which may lack complex numbers, the same sum of waves as
+// two products.
 at::Tensor FourierChange::change() const {
   const at::Tensor values = spectrum_.data.to(at::kFloat);
+  if (!values.is_cpu()) {
+    const at::Tensor places = places_.to(values.device());
+    const auto [row_cos, row_sin] = waves(places.floor_divide(spec_.in), spec_.out);
+    const auto [column_cos, column_sin] = waves(places.remainder(spec_.in), spec_.in);
+    const at::Tensor sum = at::matmul(row_cos * values, column_cos.t()) - at::matmul(row_sin * values, column_sin.t());
+    return sum * (spec_.scaling / static_cast<double>(spec_.out * spec_.in));
+  }
   const at::Tensor empty = at::zeros({spec_.out * spec_.in}, values.options().requires_grad(false));
-  const at::Tensor spectrum = at::scatter(empty, 0, places_.to(values.device()), values).view({spec_.out, spec_.in});
+  const at::Tensor spectrum = at::scatter(empty, 0, places_, values).view({spec_.out, spec_.in});
   return at::real(at::fft_ifft2(spectrum)) * spec_.scaling;
 }
 
