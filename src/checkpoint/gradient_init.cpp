@@ -3,8 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/linalg_qr.h>
-#include <ATen/ops/linalg_svd.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -14,31 +12,18 @@
 #include "base/random.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/file_names.h"
+#include "nn/singular.h"
 #include "ops/quantised.h"
-#include "tensor/noise.h"
 #include "tensor/weight_files.h"
 
 namespace apus {
 namespace {
 
-struct Singular {
-  at::Tensor u, s, v;  // [out, q], [q], [q, in], the largest first
-};
-
-// Of large matrices by subspace iteration from a random start.
+// Of large matrices by subspace iteration.
 Singular largest_singular(const at::Tensor& matrix, int64_t count, uint64_t seed) {
   constexpr int64_t kSmall = 512, kIterations = 4;
-  Singular out;
-  if (std::min(matrix.size(0), matrix.size(1)) <= kSmall) {
-    std::tie(out.u, out.s, out.v) = at::linalg_svd(matrix, /*full_matrices=*/false);
-    return out;
-  }
-  const auto orthogonal = [](const at::Tensor& m) { return std::get<0>(at::linalg_qr(m)); };
-  at::Tensor q = orthogonal(matrix.mm(normal_noise({matrix.size(1), 2 * count}, 0, 1, seed).to(matrix.device())));
-  for (int64_t i = 0; i < kIterations; ++i) q = orthogonal(matrix.mm(orthogonal(matrix.t().mm(q))));
-  std::tie(out.u, out.s, out.v) = at::linalg_svd(q.t().mm(matrix), false);
-  out.u = q.mm(out.u);
-  return out;
+  const bool small = std::min(matrix.size(0), matrix.size(1)) <= kSmall;
+  return small ? all_singular(matrix) : iterated_singular(matrix, 2 * count, kIterations, seed);
 }
 
 // Takes scale * b a out of the weight, in f32 and rounded once.

@@ -11,7 +11,6 @@
 #include "cli/deploy.h"
 #include "cli/infer_client.h"
 #include "cli/rehearsal.h"
-#include "plan/plan.h"
 #include "serve/forwarder.h"
 
 namespace apus {
@@ -52,12 +51,6 @@ struct AppOptions {
     r.right("server", base_url);
   }
   DeployOptions& inner() { return server; }
-  int64_t ranks() const { return server.ranks(); }
-  std::filesystem::path ranks_dir() const { return server.ranks_dir(); }
-  void prepare_plan(OptionTable& v, int64_t devices) { server.prepare_plan(v, devices); }
-  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
-    return server.plan_spec(config, device, devices);
-  }
 };
 
 // The page; everything else is the other server's.

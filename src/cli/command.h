@@ -11,7 +11,8 @@
 // command that can run as several processes has `ranks_dir() const`: the folder for the output of all but the first;
 // and one that starts them unasked `ranks() const`, which is 0 where the command starts processes itself.
 // `rehearse(Rehearsal&) const` is what --dry_run true does instead of running (cli/rehearsal.h); with `plan_spec` (cli/
-// planned.h) the command can be planned.
+// planned.h) the command can be planned. A command that is another one and more has that one's options as inner(),
+// whose ranks, ranks_dir, --dry_run and plan are its own where it says nothing else.
 #pragma once
 
 #include <filesystem>
@@ -64,14 +65,6 @@ struct Command {
 
 void register_command(Command command);
 
-// A command that is another one and more has that one's options as inner().
-template <class Options>
-bool is_dry_run(Options& options) {
-  if constexpr (requires { options.inner(); }) return is_dry_run(options.inner());
-  if constexpr (requires { options.common; }) return options.common.dry_run;
-  return false;
-}
-
 // Options, and what a command does with them; members that the options lack are left out.
 template <class Options>
 std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> options, int (*run)(const Options&)) {
@@ -86,11 +79,20 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
   instance->fetch = [options] {
     if constexpr (requires { options->fetch(); }) options->fetch();
   };
-  if constexpr (requires { options->ranks(); }) instance->ranks = [options] { return options->ranks(); };
-  if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
+  const auto& inner = innermost(*options);
+  if constexpr (requires { options->ranks(); })
+    instance->ranks = [options] { return options->ranks(); };
+  else if constexpr (requires { inner.ranks(); })
+    instance->ranks = [options] { return innermost(*options).ranks(); };
+  if constexpr (requires { inner.ranks_dir(); })
+    instance->ranks_dir = [options] { return innermost(*options).ranks_dir(); };
   instance->run = [options, run] { return run(*options); };
-  instance->is_dry = [options] { return is_dry_run(*options); };
-  if constexpr (requires(OptionTable & v) { options->prepare_plan(v, 1); }) instance->planned = Planned::of(options);
+  instance->is_dry = [options] {
+    if constexpr (requires { innermost(*options).common; }) return innermost(*options).common.dry_run;
+    return false;
+  };
+  if constexpr (requires(OptionTable & v) { innermost(*options).prepare_plan(v, 1); })
+    instance->planned = Planned::of(options);
   instance->rehearse = [options](Rehearsal& r) {
     if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
   };

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "cli/infer.h"
-#include "plan/plan.h"
 #include "reward/benchmark.h"
 
 namespace apus {
@@ -40,12 +39,6 @@ struct EvalOptions {
   void fetch();
   void rehearse(Rehearsal& r) const;
   InferOptions& inner() { return infer; }
-  int64_t ranks() const { return infer.ranks(); }
-  std::filesystem::path ranks_dir() const { return infer.ranks_dir(); }
-  void prepare_plan(OptionTable& v, int64_t devices) { infer.prepare_plan(v, devices); }
-  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
-    return infer.plan_spec(config, device, devices);
-  }
 
  private:
   void take_generation_config(OptionTable& v);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/option_value.h"
 #include "cli/shell_words.h"
 
 namespace apus {
@@ -43,13 +44,10 @@ std::string upper(std::string text) {
   return text;
 }
 
-std::string option_entry(const Option& option, const Json& value) {
+std::string option_entry(const Option& option) {
   std::string out = str(".TP\n.B ", roff("--" + option.name), "\n", roff(option.help), ".");
   if (!option.allowed.empty()) out += str(" One of: ", roff(join(option.allowed)), ".");
-  const std::string usual = !option.default_text.empty() ? option.default_text
-                            : option.is_required || value.is_null() || value == Json("") || value == Json::array() ? ""
-                            : value.is_string() ? value.get<std::string>()
-                                                : value.dump();
+  const std::string usual = option.is_required ? option.default_text : default_text(option);
   if (!usual.empty()) out += str(" Default: ", roff(usual), ".");
   return out + (option.is_required ? " Needed.\n" : "\n");
 }
@@ -67,12 +65,11 @@ std::string page_of(const Command& command, const std::string& version) {
   out += str(".SH NAME\n", roff(name), " \\- ", roff(command.info.summary), "\n");
   out += str(".SH SYNOPSIS\n.B apus ", roff(command.info.name), "\n[FILE.yaml] [\\-\\-option value ...]\n");
   const auto instance = command.make();
-  const Json values = instance->table.json();
   std::string group;
   for (const auto& option : instance->table.options()) {
     if (!can_be_given(*option)) continue;
     if (option->group != group) out += str(".SH ", upper(roff(group = option->group)), "\n");
-    out += option_entry(*option, values.value(option->name, Json()));
+    out += option_entry(*option);
   }
   return out + examples(command.info) + ".SH SEE ALSO\n.BR apus (1)\n";
 }

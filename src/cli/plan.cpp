@@ -10,7 +10,6 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/plan_spec.h"
-#include "cli/rehearsal.h"
 #include "doctor/device_words.h"
 #include "models/spec/presets.h"
 
@@ -88,8 +87,6 @@ void PlanOptions::resolve(OptionTable& v) {
           "give either --model (a folder, or a known shape's name) or --preset NAME");
   run.prepare(v, devices);
 }
-
-void PlanOptions::rehearse(Rehearsal& r) const { r.plan(plan_spec(*this)); }
 
 namespace {
 

@@ -8,19 +8,16 @@
 
 namespace apus {
 
-class Rehearsal;  // cli/rehearsal.h
-
 struct PlanOptions {
   explicit PlanOptions(Planned run) : run(std::move(run)) {}
   Planned run;             // the command that is planned
   std::string of = "sft";  // its name
   std::string preset, stack = "apus";
   int64_t devices = 1;
-  bool search = false, as_json = false, dry_run = false;
+  bool search = false, as_json = false;
 
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
-  void rehearse(Rehearsal& r) const;
 };
 
 PlanSpec plan_spec(const PlanOptions& options);

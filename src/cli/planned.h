@@ -16,6 +16,15 @@
 
 namespace apus {
 
+// A command that is another one and more has that one's options as inner().
+template <class Options>
+auto& innermost(Options& options) {
+  if constexpr (requires { options.inner(); })
+    return innermost(options.inner());
+  else
+    return options;
+}
+
 struct Planned {
   std::function<void(OptionTable&)> fields;
   std::function<void(OptionTable&, int64_t devices)> prepare;
@@ -23,19 +32,12 @@ struct Planned {
   std::shared_ptr<ModelOptions> model;  // of the same options
 
   template <class Options>
-  static ModelOptions* model_of(Options& o) {
-    if constexpr (requires { o.inner(); })
-      return model_of(o.inner());
-    else
-      return &o.model;
-  }
-  template <class Options>
   static Planned of(const std::shared_ptr<Options>& o) {
     return {.fields = [o](OptionTable& v) { o->fields(v); },
-            .prepare = [o](OptionTable& v, int64_t devices) { o->prepare_plan(v, devices); },
+            .prepare = [o](OptionTable& v, int64_t devices) { innermost(*o).prepare_plan(v, devices); },
             .spec = [o](const Json& config, const DeviceFacts& device,
-                        int64_t devices) { return o->plan_spec(config, device, devices); },
-            .model = std::shared_ptr<ModelOptions>(o, model_of(*o))};
+                        int64_t devices) { return innermost(*o).plan_spec(config, device, devices); },
+            .model = std::shared_ptr<ModelOptions>(o, &innermost(*o).model)};
   }
 };
 

@@ -4,7 +4,6 @@
 
 #include "cli/deploy.h"
 #include "environment/environment_options.h"
-#include "plan/plan.h"
 
 namespace apus {
 
@@ -19,11 +18,6 @@ struct RolloutOptions {
   void rehearse(Rehearsal& r) const { server.rehearse(r); }
   DeployOptions& inner() { return server; }
   int64_t ranks() const { return 1; }
-  std::filesystem::path ranks_dir() const { return server.ranks_dir(); }
-  void prepare_plan(OptionTable& v, int64_t devices) { server.prepare_plan(v, devices); }
-  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
-    return server.plan_spec(config, device, devices);
-  }
 };
 
 }  // namespace apus

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "cli/infer.h"
-#include "plan/plan.h"
 #include "reward/reward_options.h"
 
 namespace apus {
@@ -34,12 +33,6 @@ struct SampleOptions {
   void fetch();
   void rehearse(Rehearsal& r) const;
   InferOptions& inner() { return infer; }
-  int64_t ranks() const { return infer.ranks(); }
-  std::filesystem::path ranks_dir() const { return infer.ranks_dir(); }
-  void prepare_plan(OptionTable& v, int64_t devices) { infer.prepare_plan(v, devices); }
-  PlanSpec plan_spec(const Json& config, const DeviceFacts& device, int64_t devices) const {
-    return infer.plan_spec(config, device, devices);
-  }
 
   struct Asked {
     Json row;               // all its columns, messages without the answer

@@ -83,8 +83,7 @@ struct GaloreOptions {
   int64_t galore_rank = 128, galore_update_proj_gap = 50;
   double galore_scale = 1;
   std::string galore_proj_type = "std";
-  // Q-GaLore.
-  bool galore_quantization = false;
+  bool galore_quantization = false;  // Q-GaLore, with what follows
   double galore_cos_threshold = 0.4;
   int64_t galore_gamma_proj = 2, galore_queue_size = 5;
   void fields(OptionTable& v);

@@ -22,8 +22,7 @@ struct SizeLimits {
 ImageSize smart_size(ImageSize size, const SizeLimits& limits);
 // Of Qwen3-VL's videos, whose limits count the pixels of all frames.
 ImageSize smart_video_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch = 2);
-// Of GLM-4.1V, whose limits count all frames too (of an image a whole patch of them), and which makes small ones
-// larger.
+// Of GLM-4.1V, whose limits count all frames too (of an image a whole patch of them). Small ones become larger.
 ImageSize glm_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch);
 // Of Kimi-VL, which makes pictures smaller until they have no more patches than that; not yet of whole cells.
 ImageSize kimi_size(ImageSize size, int64_t patch, int64_t most_patches, int64_t most_a_side);

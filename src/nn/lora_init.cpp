@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_qr.h>
-#include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -12,6 +11,7 @@
 
 #include "base/random.h"
 #include "nn/lora.h"
+#include "nn/singular.h"
 #include "tensor/noise.h"
 
 namespace apus {
@@ -29,19 +29,9 @@ struct Factors {
 
 // The r largest singular triples: exactly, or by subspace iteration from a random start.
 Factors principal(const at::Tensor& weight, int64_t rank, int64_t iterations, uint64_t seed) {
-  at::Tensor u, s, v;
-  if (iterations == 0) {
-    std::tie(u, s, v) = at::linalg_svd(weight, /*full_matrices=*/false);
-    u = u.narrow(1, 0, rank), s = s.narrow(0, 0, rank), v = v.narrow(0, 0, rank);
-  } else {
-    const int64_t width = std::min(rank + 8, std::min(weight.size(0), weight.size(1)));
-    at::Tensor q = std::get<0>(at::linalg_qr(weight.mm(normal_noise({weight.size(1), width}, 0, 1, seed))));
-    for (int64_t i = 0; i < iterations; ++i)
-      q = std::get<0>(at::linalg_qr(weight.mm(std::get<0>(at::linalg_qr(weight.t().mm(q))))));
-    at::Tensor inner;
-    std::tie(inner, s, v) = at::linalg_svd(q.t().mm(weight), false);
-    u = q.mm(inner).narrow(1, 0, rank), s = s.narrow(0, 0, rank), v = v.narrow(0, 0, rank);
-  }
+  const int64_t width = std::min(rank + 8, std::min(weight.size(0), weight.size(1)));
+  const Singular all = iterations == 0 ? all_singular(weight) : iterated_singular(weight, width, iterations, seed);
+  const at::Tensor u = all.u.narrow(1, 0, rank), s = all.s.narrow(0, 0, rank), v = all.v.narrow(0, 0, rank);
   const at::Tensor root = s.sqrt();
   return {root.unsqueeze(1) * v, u * root.unsqueeze(0)};
 }

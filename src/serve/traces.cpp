@@ -6,24 +6,17 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "hub/http.h"
+#include "serve/openai_answer.h"
 
 namespace apus {
 namespace {
 
 constexpr size_t kMostWaiting = 4096, kAtOnce = 512;
 constexpr auto kEvery = std::chrono::seconds(2);
-
-std::string random_hex(size_t digits) {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  std::string text;
-  while (text.size() < digits) text += "0123456789abcdef"[random() % 16];
-  return text;
-}
 
 bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos &&
@@ -61,7 +54,7 @@ Json attributes_of(const RequestSpan& span) {
 }
 
 Json span_json(const RequestSpan& span) {
-  Json out = {{"traceId", span.trace}, {"spanId", random_hex(16)}};
+  Json out = {{"traceId", span.trace}, {"spanId", random_id("", 16)}};
   if (!span.parent.empty()) out["parentSpanId"] = span.parent;
   constexpr int kServer = 2, kError = 2;  // kinds of spans, and of their status
   out.update({{"name", span.method + " " + span.path},
@@ -82,7 +75,7 @@ void place_in_trace(const std::string& traceparent, RequestSpan& span) {
   if (shaped && is_hex(traceparent.substr(3, 32)) && is_hex(traceparent.substr(36, 16)))
     span.trace = traceparent.substr(3, 32), span.parent = traceparent.substr(36, 16);
   else
-    span.trace = random_hex(32), span.parent.clear();
+    span.trace = random_id("", 32), span.parent.clear();
 }
 
 Json otlp_traces(const std::vector<RequestSpan>& spans, const std::string& service) {

@@ -4,10 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "train/optimizer.h"
+#include "train/options/gradient_side.h"
 
 namespace apus {
 
@@ -18,28 +20,29 @@ bool is_among(const NamedParam& param, const std::vector<std::string>& target_mo
 
 class GradientSpace {
  public:
-  enum class Side { Right, Left, Both };  // which sides of a gradient are multiplied
-  // std cuts the longer side's vectors, so that the smaller matrix is kept; reverse_std the other one; right, left,
-  // full.
+  // type: of gradient_sides().
   GradientSpace(const std::string& type, int64_t rows, int64_t columns, int64_t rank);
-  static const std::vector<std::string>& types();
 
   // Shapes of what spans it, right [rank, columns] and left [rows, rank] (empty where it is not used), and of a
   // gradient in it.
   std::vector<int64_t> right() const, left() const, inside() const;
-  Side side() const { return side_; }
+  GradientSide side() const { return side_; }
   int64_t rank() const { return rank_; }
 
   struct Basis {
     at::Tensor left, right;
   };
+  using State = std::map<std::string, at::Tensor>;         // of one parameter in an optimizer
+  void begin(State& state, at::TensorOptions wide) const;  // what spans it is 0
+  void keep(State& state, const Basis& basis) const;
+  static Basis kept(const State& state);
   // The first singular vectors of this gradient.
   Basis principal(const at::Tensor& gradient) const;
   at::Tensor into(const at::Tensor& gradient, const Basis& basis) const;
   at::Tensor back(const at::Tensor& inside, const Basis& basis) const;
 
  private:
-  Side side_;
+  GradientSide side_;
   int64_t rows_, columns_, rank_;
 };
 

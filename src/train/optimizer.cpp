@@ -2,8 +2,10 @@
 #include "train/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -42,6 +44,26 @@ void Optimizer::adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, cons
                             .grad_scale = u.grad_scale,
                             .dither = dither_of(slot, u.step),
                             .stochastic = rounding_ == Rounding::Stochastic};
+  moments_step(slot, param, grad, master, step);
+}
+
+void Optimizer::begin_moments(Slot& slot, at::IntArrayRef shape, bool eight_bits) {
+  const auto options = slot.param->tensor.options().requires_grad(false);
+  if (!eight_bits) {
+    const bool whole = shape == slot.param->tensor.sizes();
+    for (const char* name : {"exp_avg", "exp_avg_sq"})
+      slot.state[name] = whole ? f32_zeros(slot) : at::zeros(shape, options.dtype(at::kFloat));
+    return;
+  }
+  const int64_t n = c10::multiply_integers(shape), blocks = (n + ops::kMomentBlock - 1) / ops::kMomentBlock;
+  slot.state["exp_avg"] = at::zeros({n}, options.dtype(at::kChar));
+  slot.state["exp_avg_sq"] = at::zeros({n}, options.dtype(at::kByte));
+  for (const char* name : {"exp_avg_scale", "exp_avg_sq_scale"})
+    slot.state[name] = at::zeros({blocks}, options.dtype(at::kFloat));
+}
+
+void Optimizer::moments_step(Slot& slot, at::Tensor& param, const at::Tensor& grad, at::Tensor& master,
+                             const ops::AdamwStep& step) {
   const auto scale = slot.state.find("exp_avg_scale");
   if (scale == slot.state.end())
     return ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master, step);

@@ -15,6 +15,10 @@
 #include "base/json.h"
 #include "base/registry.h"
 
+namespace apus::ops {
+struct AdamwStep;
+}
+
 namespace apus {
 
 struct NamedParam {
@@ -109,6 +113,11 @@ class Optimizer {
 
   bool keeps_master(const at::Tensor& param) const;
   static at::Tensor f32_zeros(const Slot& slot);  // of the parameter's shape
+  // The moments of AdamW for numbers of this shape: f32, or of 8 bits with scales.
+  static void begin_moments(Slot& slot, at::IntArrayRef shape, bool eight_bits);
+  // AdamW's update of `param` by the moments that there are.
+  static void moments_step(Slot& slot, at::Tensor& param, const at::Tensor& grad, at::Tensor& master,
+                           const ops::AdamwStep& step);
   // One update by AdamW over the moments "exp_avg" and "exp_avg_sq", f32 or, with scales, of 8 bits,
   // in the fused operator.
   struct Decay {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuners that need more of a training run than an adapter beside a layer: added layers, a beginning that looks at
-// gradients.
+// Tuners that need more of a training run than an adapter beside a layer: layers that are added, and first values by
+// the gradients of some rows.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>

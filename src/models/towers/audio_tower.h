@@ -14,10 +14,10 @@ class AudioTower {
  public:
   // `parts` hold its modules, and live as long.
   AudioTower(const HearingSpec& spec, const TowerParts& parts);
+  const at::Tensor& numbers_like() const { return convolutions_[0]->weight(); }
   // Spectrograms [mels, frames] in the tower's dtype and on its device; their rows, one sound behind the other. What a
   // sound becomes does not depend on the others. `step_of`: the step for so many rows. `again`: layers run again in the
   // backward pass.
-  const at::Tensor& numbers_like() const { return convolutions_[0]->weight(); }
   using StepOf = std::function<Step(int64_t rows)>;
   at::Tensor operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again = false) const;
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW: moments in f32 or, a quarter as large, in 8 bits with a scale for each block.
-#include <ATen/ops/zeros.h>
-
 #include "base/error.h"
-#include "ops/ops.h"
 #include "train/optimizer.h"
 
 namespace apus {
@@ -23,20 +20,7 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    if (!kSmall) {
-      slot.state["exp_avg"] = f32_zeros(slot);
-      slot.state["exp_avg_sq"] = f32_zeros(slot);
-      return;
-    }
-    const int64_t n = p.numel(), blocks = (n + ops::kMomentBlock - 1) / ops::kMomentBlock;
-    const auto options = p.options().requires_grad(false);
-    slot.state["exp_avg"] = at::zeros({n}, options.dtype(at::kChar));
-    slot.state["exp_avg_sq"] = at::zeros({n}, options.dtype(at::kByte));
-    slot.state["exp_avg_scale"] = at::zeros({blocks}, options.dtype(at::kFloat));
-    slot.state["exp_avg_sq_scale"] = at::zeros({blocks}, options.dtype(at::kFloat));
-  }
+  void init(Slot& slot) const override { begin_moments(slot, slot.param->tensor.sizes(), kSmall); }
 
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     adamw(slot, param, grad, u, {beta1_, beta2_, eps_});

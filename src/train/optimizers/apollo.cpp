@@ -37,15 +37,11 @@ class Apollo final : public Optimizer {
   GradientSpace space(const NamedParam& p) const { return {"std", p.tensor.size(0), p.tensor.size(1), rank_}; }
 
   void init(Slot& slot) const override {
-    if (!is_among(*slot.param, target_modules_)) {
-      for (const char* name : {"exp_avg", "exp_avg_sq"}) slot.state[name] = f32_zeros(slot);
-      return;
-    }
+    if (!is_among(*slot.param, target_modules_)) return begin_moments(slot, slot.param->tensor.sizes(), false);
     const GradientSpace space = this->space(*slot.param);
     const auto wide = slot.param->tensor.options().dtype(at::kFloat).requires_grad(false);
-    for (const char* name : {"exp_avg", "exp_avg_sq"}) slot.state[name] = at::zeros(space.inside(), wide);
-    slot.state["projector_left"] = at::zeros(space.left(), wide);
-    slot.state["projector_right"] = at::zeros(space.right(), wide);
+    begin_moments(slot, space.inside(), false);
+    space.begin(slot.state, wide);
     slot.state["applied_norm"] = at::zeros({1}, wide);  // of the update before; 0: there was none
   }
 
@@ -55,7 +51,7 @@ class Apollo final : public Optimizer {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
       if ((u.step - 1) % gap_ == 0) choose(slot, space, g, (u.step - 1) / gap_);
-      const at::Tensor inside = space.into(g, {slot.state.at("projector_left"), slot.state.at("projector_right")});
+      const at::Tensor inside = space.into(g, GradientSpace::kept(slot.state));
       const at::Tensor& mean = slot.state.at("exp_avg").mul_(decay_.beta1).add_(inside, 1 - decay_.beta1);
       const at::Tensor& square =
           slot.state.at("exp_avg_sq").mul_(decay_.beta2).addcmul_(inside, inside, 1 - decay_.beta2);
@@ -68,14 +64,9 @@ class Apollo final : public Optimizer {
   }
 
   void choose(Slot& slot, const GradientSpace& space, const at::Tensor& g, int64_t choice) const {
-    if (!random_) {
-      const GradientSpace::Basis basis = space.principal(g);
-      if (basis.left.defined()) slot.state.at("projector_left").copy_(basis.left);
-      if (basis.right.defined()) slot.state.at("projector_right").copy_(basis.right);
-      return;
-    }
+    if (!random_) return space.keep(slot.state, space.principal(g));
     constexpr uint64_t kStream = 0x61706f6c6c6f;
-    at::Tensor& basis = slot.state.at(space.side() == GradientSpace::Side::Left ? "projector_left" : "projector_right");
+    at::Tensor& basis = slot.state.at(space.side() == GradientSide::Left ? "projector_left" : "projector_right");
     const uint64_t seed = mix(kStream, static_cast<uint64_t>(slot.index), static_cast<uint64_t>(choice));
     basis.copy_(normal_noise(basis.sizes(), 0, 1 / std::sqrt(static_cast<double>(space.rank())), seed));
   }

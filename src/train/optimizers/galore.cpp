@@ -23,7 +23,7 @@ class Galore final : public Optimizer {
         target_modules_(spec.target_modules) {
     OptimArguments a(kind(), spec.arguments);
     rank_ = static_cast<int64_t>(a.number("rank", 128)), gap_ = static_cast<int64_t>(a.number("update_proj_gap", 200));
-    scale_ = a.number("scale", 0.25), type_ = a.text("proj_type", "std", GradientSpace::types());
+    scale_ = a.number("scale", 0.25), type_ = a.text("proj_type", "std", gradient_sides());
     threshold_ = a.number("cos_threshold", 2), growth_ = a.number("gamma_proj", 2);
     queue_ = static_cast<int64_t>(a.number("queue_size", 5));
     a.done();
@@ -38,31 +38,14 @@ class Galore final : public Optimizer {
   GradientSpace space(const NamedParam& p) const { return {type_, p.tensor.size(0), p.tensor.size(1), rank_}; }
 
   void init(Slot& slot) const override {
-    const at::Tensor& p = slot.param->tensor;
-    const auto options = p.options().requires_grad(false), wide = options.dtype(at::kFloat);
-    std::vector<int64_t> shape = p.sizes().vec();
-    if (is_among(*slot.param, target_modules_)) {
-      const GradientSpace space = this->space(*slot.param);
-      shape = space.inside();
-      slot.state["projector_left"] = at::zeros(space.left(), wide);
-      slot.state["projector_right"] = at::zeros(space.right(), wide);
-      // Updates from one choice to the next, how many choices were compared, and the last cosines.
-      if (adapts()) {
-        slot.state["projector_ages"] = at::zeros({2 + queue_}, at::TensorOptions(at::kFloat));
-        slot.state["projector_ages"][0] = static_cast<double>(gap_);
-      }
-    }
-    const auto numbers = [&](auto type) { return at::zeros(shape, options.dtype(type)); };
-    if (!kSmall) {
-      slot.state["exp_avg"] = numbers(at::kFloat), slot.state["exp_avg_sq"] = numbers(at::kFloat);
-      return;
-    }
-    int64_t n = 1;
-    for (const int64_t size : shape) n *= size;
-    const int64_t blocks = (n + ops::kMomentBlock - 1) / ops::kMomentBlock;
-    slot.state["exp_avg"] = at::zeros({n}, options.dtype(at::kChar));
-    slot.state["exp_avg_sq"] = at::zeros({n}, options.dtype(at::kByte));
-    slot.state["exp_avg_scale"] = at::zeros({blocks}, wide), slot.state["exp_avg_sq_scale"] = at::zeros({blocks}, wide);
+    if (!is_among(*slot.param, target_modules_)) return begin_moments(slot, slot.param->tensor.sizes(), kSmall);
+    const GradientSpace space = this->space(*slot.param);
+    begin_moments(slot, space.inside(), kSmall);
+    space.begin(slot.state, slot.param->tensor.options().requires_grad(false).dtype(at::kFloat));
+    if (!adapts()) return;
+    // Updates from one choice to the next, how many choices were compared, and the last cosines.
+    at::Tensor& ages = slot.state["projector_ages"] = at::zeros({2 + queue_}, at::TensorOptions(at::kFloat));
+    ages[0] = static_cast<double>(gap_);
   }
 
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
@@ -71,31 +54,24 @@ class Galore final : public Optimizer {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
       if (due(slot, u.step)) choose(slot, space, g);
-      const GradientSpace::Basis basis{slot.state.at("projector_left"), slot.state.at("projector_right")};
+      const GradientSpace::Basis basis = GradientSpace::kept(slot.state);
       // AdamW's step there, taken from 0.
       const at::Tensor inside = space.into(g, basis);
       at::Tensor step = at::zeros(inside.sizes(), inside.options());
-      moments_step(slot, step, inside, u);
+      at::Tensor none;
+      moments_step(slot, step, inside, none,
+                   {.lr = 1,
+                    .beta1 = decay_.beta1,
+                    .beta2 = decay_.beta2,
+                    .eps = decay_.eps,
+                    .weight_decay = 0,
+                    .step = u.step,
+                    .grad_scale = 1,
+                    .dither = 0,
+                    .stochastic = false});
       p.add_(space.back(step, basis), u.lr * scale_);
       if (u.weight_decay != 0) p.mul_(1 - u.lr * u.weight_decay);
     });
-  }
-
-  void moments_step(Slot& slot, at::Tensor& step, const at::Tensor& inside, const Update& u) const {
-    const ops::AdamwStep how{.lr = 1,
-                             .beta1 = decay_.beta1,
-                             .beta2 = decay_.beta2,
-                             .eps = decay_.eps,
-                             .weight_decay = 0,
-                             .step = u.step,
-                             .grad_scale = 1,
-                             .dither = 0,
-                             .stochastic = false};
-    at::Tensor none;
-    if (!kSmall) return ops::adamw(step, inside, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), none, how);
-    ops::Moments8 moments{slot.state.at("exp_avg"), slot.state.at("exp_avg_scale"), slot.state.at("exp_avg_sq"),
-                          slot.state.at("exp_avg_sq_scale")};
-    ops::adamw_8bit(step, inside, moments, none, how);
   }
 
   bool due(Slot& slot, int64_t step) const {
@@ -106,15 +82,13 @@ class Galore final : public Optimizer {
 
   void choose(Slot& slot, const GradientSpace& space, const at::Tensor& g) const {
     const GradientSpace::Basis next = space.principal(g);
-    const bool right = space.side() != GradientSpace::Side::Left;
-    at::Tensor &left_now = slot.state.at("projector_left"), &right_now = slot.state.at("projector_right");
     if (adapts()) {
-      const at::Tensor before = right ? right_now.select(0, 0) : left_now.select(1, 0),
-                       after = right ? next.right.select(0, 0) : next.left.select(1, 0);
-      compare(slot.state.at("projector_ages"), before, after);
+      const auto first = [&](const GradientSpace::Basis& basis) {
+        return space.side() != GradientSide::Left ? basis.right.select(0, 0) : basis.left.select(1, 0);
+      };
+      compare(slot.state.at("projector_ages"), first(GradientSpace::kept(slot.state)), first(next));
     }
-    if (next.left.defined()) left_now.copy_(next.left);
-    if (next.right.defined()) right_now.copy_(next.right);
+    space.keep(slot.state, next);
   }
 
   // Vectors of length 1; of length 0 before the first choice.
