@@ -10,7 +10,7 @@
 #include "environment/plugin.h"
 #include "serve/api.h"
 #include "serve/api_error.h"
-#include "serve/fields.h"
+#include "serve/own_requests.h"
 #include "serve/rollout_door.h"
 
 namespace apus {
@@ -93,10 +93,7 @@ void Api::take_weights(const Exchange& e) {
 }
 
 void Api::finish_weights(const Exchange& e) {
-  const Json body = e.body();
-  const auto version = Fields(body).whole("version", 1, INT64_MAX);
-  if (!version) refuse("version", "'version' is missing");
-  door().finish(*version);
+  door().finish(read_weights_request(e.body()));
   send_json(*e.reply, {{"version", door().version()}});
 }
 
