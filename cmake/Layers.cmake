@@ -29,6 +29,7 @@ set(APUS_HOST_FILES
     checkpoint/gguf_settings.cpp
     checkpoint/gguf_sources.cpp
     checkpoint/gguf_tokenizer.cpp
+    checkpoint/gguf_tower.cpp
     checkpoint/model_card.cpp
     checkpoint/ollama.cpp
     checkpoint/quantise_checkpoint.cpp

@@ -135,7 +135,8 @@ void Api::generate_ids(const Exchange& e) {
 void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
   const RolloutDoor& trainer = door();
   const EnvironmentOptions& o = trainer.spec().environment;
-  const auto environment = make_environment(o, plugins_of(o, Json::object(), service_.spec().tokenizer));
+  const Speech speech{{std::shared_ptr<void>(), service_.spec().chat}, service_.spec().stop_ids};  // not owned
+  const auto environment = make_environment(o, plugins_of(o, Json::object(), service_.spec().tokenizer), speech);
   std::vector<EpisodeStart> starts;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Json> asked;
