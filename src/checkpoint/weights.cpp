@@ -16,6 +16,7 @@
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/unread_tensors.h"
 #include "device/device.h"
 #include "dist/mesh.h"
 #include "models/spec/config.h"
@@ -216,36 +217,6 @@ struct Problems {
   }
 };
 
-// Buffers and leftovers that some tools save beside the weights; of towers a head that pools, which no answer reads.
-bool is_harmless(const std::string& name) {
-  return name.ends_with(".inv_freq") || name.ends_with(".position_ids") || name.ends_with(".masked_bias") ||
-         name.ends_with(".attn.bias") || name.ends_with(".attention.bias") || name.ends_with(".slope_rate") ||
-         name.ends_with(".query_decay") || name.ends_with(".key_decay") || name.ends_with(".diagonal_decay") ||
-         ("." + name).ends_with(".lm_head.weight") || name.ends_with(".packing_position_embedding.weight") ||
-         name.find(".vision_model.head.") != std::string::npos;
-}
-
-// Of the parts of an Omni model that speak.
-bool is_speech(const std::string& name) {
-  return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
-}
-
-// Of the layers that guess tokens ahead: by their own name, or behind the last one.
-bool guesses_ahead(const Model& model, const std::string& name) {
-  if (name.starts_with("mtp.") || name.find(".mtp.") != std::string::npos) return true;
-  const ModelShape& shape = model.shape();
-  for (int64_t i = shape.layers; i < shape.layers + shape.unread_layers; ++i)
-    if (name.starts_with(model.layer_name(i) + ".")) return true;
-  return false;
-}
-
-// Of a head that an encoder was made with, and this task has not.
-bool is_other_head(const Model& model, const std::string& name) {
-  const EncoderForm* form = model.encoder();
-  return form && std::any_of(form->unread.begin(), form->unread.end(),
-                             [&](const std::string& beginning) { return name.starts_with(beginning); });
-}
-
 at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dtype, bool own) {
   at::Tensor t = disk;
   if (t.scalar_type() != dtype) t = t.to(dtype);
@@ -409,28 +380,13 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
       }
     }
   });
-  UnreadTensors unread;
-  for (const auto& name : source.names()) {
-    if (used.count(name) || is_harmless(name)) continue;
-    (is_speech(name)              ? unread.speech
-     : guesses_ahead(model, name) ? unread.ahead
-     : is_other_head(model, name) ? unread.heads
-                                  : problems.unexpected)
-        .push_back(name);
-  }
+  const UnreadTensors unread = unread_tensors(model, source, used, problems.unexpected);
+  require_guess_head(model, problems.missing);
   problems.raise_if_any();
   require(problems.unexpected.empty(), Fault::Model,
           "the checkpoint holds tensors its config.json does not account for",
           Problems::listed("not part of the model", problems.unexpected));
-  if (!unread.speech.empty())
-    log_info("the checkpoint's ", unread.speech.size(),
-             " tensors that make speech (talker and what follows it) are not read: this model answers in text");
-  if (!unread.heads.empty())
-    log_info("the checkpoint's ", unread.heads.size(), " tensors of heads for other tasks (", unread.heads.front(),
-             ", ...) are not read");
-  if (!unread.ahead.empty())
-    log_info("the checkpoint's ", unread.ahead.size(), " tensors of layers that guess tokens ahead (",
-             unread.ahead.front(), ", ...) are not read: nothing is guessed by them");
+  tell_unread(unread, model);
 
   LoadOptions how = options;
   std::unique_ptr<MadeAhead> ahead;

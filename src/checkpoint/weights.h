@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/disk_layout.h"
 #include "checkpoint/quantised_weights.h"
+#include "checkpoint/unread_tensors.h"
 #include "models/model.h"
 #include "ops/quantised.h"
 #include "tensor/safetensors.h"
@@ -41,12 +42,6 @@ Json read_model_config(const std::filesystem::path& dir);  // config.json, check
 // --torch_dtype, else the checkpoint's dtype, else float32. f16 on a device without f16 arithmetic becomes bf16 where
 // that exists there, else f32; `note` says so.
 at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::Device device, std::string* note);
-
-// Tensors of a checkpoint that no parameter is filled with, by name: of layers that guess tokens ahead, of the parts of
-// a model that speak, and of an encoder's heads for other tasks.
-struct UnreadTensors {
-  std::vector<std::string> ahead, speech, heads;
-};
 
 // Fills every parameter with this rank's part of it; of tensors that need no unpacking no more is read. Missing,
 // unexpected and mis-shaped tensors are reported all at once.

@@ -203,7 +203,6 @@ void InferOptions::resolve(OptionTable& v) {
                           "devices"));
     mesh.tensor_model_parallel_size = 1;
   }
-  if (const std::string note = engine.drafting.note(); !note.empty()) v.notes.push_back(note);
   if (infer_backend == "transformers") infer_backend = "pt";
   take_foreign_backend(*this, v);
   if (infer_backend == "engine" && max_batch_size) {

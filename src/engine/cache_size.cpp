@@ -110,8 +110,7 @@ KvCache::Spec held_cache(const Model& model, const EngineSpec& spec, const Cache
   return cache;
 }
 
-CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec,
-                        const Model* draft) {
+CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec, int64_t beside) {
   const ModelShape shape = held_shape(model);
   CacheSize least{INT64_MAX, 0};
   int64_t seats = spec.max_sequences;
@@ -124,8 +123,7 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
     // A device may hold layers with states alone.
     int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element));
     const int64_t seat = KvCache::bytes_per_seat(held, element);
-    if (draft && device == options.device())
-      bytes += KvCache::bytes_per_block(cache_spec(draft->shape(), 0, spec.block_size), element);
+    if (device == options.device()) bytes += beside;
     const auto found = spec.cache_limits.find(device_name(device));
     int64_t limit = found == spec.cache_limits.end() ? INT64_MAX : found->second;
     Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);

@@ -23,9 +23,9 @@ CacheSize cache_size(const EngineSpec& spec, int64_t model_positions, int64_t by
 
 // The same for a model, on the device of `options` or on those it lies on: there the one with the least room for the
 // caches of its layers decides. Fault::Device when there is none. `block_size` must be known.
-// `draft`: a model on the device of `options` whose cache has as many blocks.
+// `beside`: bytes that each block takes besides on the device of `options`, for somebody who guesses.
 CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec,
-                        const Model* draft = nullptr);
+                        int64_t beside = 0);
 // The longest prompt, up to `longest`, whose keys would be the same in a longer prompt: rotary tables may follow the
 // length beyond some context (dynamic, longrope), and then prompts of different lengths share no blocks.
 int64_t alike_up_to(const Model& model, at::Device device, int64_t longest);

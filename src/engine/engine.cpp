@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
-#include "engine/draft_model.h"
+#include "engine/drafter.h"
 #include "models/spec/seeing_spec.h"
 #include "ops/steady_rows.h"
 
@@ -28,7 +28,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
-  CacheSize size = cache_size_of(model, options, spec_, hooks_.draft.get());
+  CacheSize size = cache_size_of(model, options, spec_, drafter_bytes(model));
   if (hooks_.line) size = hooks_.line->least(size);
   cache_spec_ = held_cache(model, spec_, size);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
@@ -37,9 +37,10 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                 wanted, ". --kv_cache_gb or --memory_utilization give it more");
   max_model_len_ = size.max_model_len;
   const bool states = size.seats > 0;
-  require(!states || spec.draft.tokens == 0, Fault::Usage,
-          "tokens cannot be guessed for this model (--num_speculative_tokens, --speculative_config): its layers keep "
-          "states, which a wrong guess would change for good; leave the flag out");
+  const bool sends_text = spec.draft.by == DraftSpec::By::Text || spec.draft.by == DraftSpec::By::Model;
+  require(!hooks_.line || spec.draft.tokens == 0 || (!states && sends_text), Fault::Usage,
+          "where the parts of a model lie on several ranks, its heads and its own layers cannot guess, nor can anybody "
+          "for layers that keep states: guess from the text (--speculative_ngram 3) or leave the flag out");
   if (states && size.seats < spec.max_sequences)
     log_info("there is memory for the states of ", size.seats, " sequences at a time, not of ", spec.max_sequences);
   {
@@ -56,8 +57,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                       .max_step_tokens = spec.max_step_tokens,
                       .short_context = model.reads_grown_anew() ? model.short_context() : 0});
   cache_ = new_cache();
-  if (hooks_.draft)
-    draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);
+  drafter_ = make_drafter();
   if (!hooks_.attached.empty()) adapter_salt_[hooks_.attached] = next_salt_++;
   publish_stats();
   thread_ = std::thread([this, steady = ops::steady_rows()] {
@@ -216,7 +216,7 @@ void Engine::sleep(int level) {
     if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Sleep, .level = level});
     recorded_.forget();
     cache_.reset();
-    if (draft_model_) draft_model_->drop_cache();
+    if (drafter_) drafter_->drop_cache();
     if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
     kind_of(options_.device()).release_cached();
   });

@@ -37,13 +37,15 @@ struct ModelHooks {
   std::function<at::Tensor(const Model& model, const at::Tensor& last_RD, const Step& step)> read_off;
   // A small model that guesses at answers (EngineSpec::draft), on the engine's device.
   std::shared_ptr<const Model> draft;
+  // Or a head that does, which did not come with the model.
+  std::shared_ptr<const GuessHead> guess_head;
   // How steps are recorded that give every sequence one token; empty: as the device does it.
   Recorder recorder;
   // To the ranks that hold the other parts of the model; null: it is whole here.
   std::shared_ptr<StepLine> line;
 };
 
-class DraftModel;
+class Drafter;
 
 class Engine : public TextEngine {
  public:
@@ -95,8 +97,20 @@ class Engine : public TextEngine {
   void stay_in_touch();
   void lose(const std::string& why);
   void one_step();
+  // engine_drafts.cpp
+  const GuessHead* guess_head(const Model& model) const;
+  int64_t drafter_bytes(const Model& model) const;  // of its keys and values, in a block
+  std::unique_ptr<Drafter> make_drafter() const;    // none: guesses are looked up, if there are any
   void add_drafts(StepPlan& plan);
-  std::vector<std::vector<int32_t>> guesses(const StepPlan& plan);  // of each item, as far as there is room
+  // Of each item up to `most`, as far as there is room.
+  std::vector<std::vector<int32_t>> guesses(const StepPlan& plan, int64_t most);
+  // Of a sequence whose tokens [begin, end) go through layers with states, some of them guessed.
+  struct KeptState {
+    int64_t id, begin, end;
+    std::vector<at::Tensor> state;
+  };
+  std::vector<KeptState> keep_states(const StepPlan& plan) const;
+  void put_back(const std::vector<KeptState>& kept);
   void compute(const StepPlan& plan);
   at::Tensor logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
                     const std::vector<std::string>& adapter_of_row);
@@ -127,8 +141,8 @@ class Engine : public TextEngine {
 
   // The thread's own.
   std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<KvCache> cache_;           // none while asleep
-  std::unique_ptr<DraftModel> draft_model_;  // with a cache of its own, whose blocks are those of cache_
+  std::unique_ptr<KvCache> cache_;    // none while asleep
+  std::unique_ptr<Drafter> drafter_;  // where it has a cache of its own, the blocks are those of cache_
   StepBuilder builder_;
   RecordedDecode recorded_;
   Sampler sampler_;

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "device/failure.h"
 #include "engine/answer/answer_all.h"
-#include "engine/draft_model.h"
+#include "engine/drafter.h"
 #include "engine/engine.h"
 #include "engine/rows.h"
 
@@ -141,52 +141,6 @@ void Engine::one_step() {
   }
 }
 
-// Guesses at what comes next, checked in the same pass: while few answers are made, a pass costs hardly more for them.
-void Engine::add_drafts(StepPlan& plan) {
-  const DraftSpec& spec = spec_.draft;
-  if (spec.tokens == 0) return;
-  const auto generates = [](const StepPlan::Item& item) { return item.last && item.count == 1; };
-  // Places of media's tokens are found from the text as it is known.
-  const auto sees = [](const StepPlan::Item& item) { return !item.sequence->media.empty(); };
-  if (std::count_if(plan.items.begin(), plan.items.end(), generates) > spec.max_sequences ||
-      std::any_of(plan.items.begin(), plan.items.end(), sees))
-    return;
-  std::vector<std::vector<int32_t>> guess = guesses(plan);
-  for (size_t i = 0; i < guess.size(); ++i) {
-    if (guess[i].empty()) continue;
-    const auto count = std::ssize(guess[i]);
-    scheduler_->draft(plan, plan.items[i], std::move(guess[i]));
-    counted_.drafted_tokens += count;
-    active_.at(plan.items[i].sequence->id).drafted += count;
-  }
-}
-
-std::vector<std::vector<int32_t>> Engine::guesses(const StepPlan& plan) {
-  std::vector<std::vector<int32_t>> out(plan.items.size());
-  int64_t taken = 0;  // of the step's tokens
-  const auto room = [&](const StepPlan::Item& item, int64_t wanted) {
-    const int64_t count = scheduler_->room_to_draft(plan, item, wanted, taken);
-    taken += count;
-    return count;
-  };
-  if (!draft_model_) {
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (plan.items[i].count > 1) continue;
-      out[i] = look_up(plan.items[i].sequence->tokens, spec_.draft, spec_.draft.tokens);
-      out[i].resize(static_cast<size_t>(room(plan.items[i], std::ssize(out[i]))));
-    }
-    return out;
-  }
-  std::vector<DraftModel::Wish> wishes;
-  for (const auto& item : plan.items)
-    wishes.push_back({item.sequence, &active_.at(item.sequence->id).request.sampling, room(item, spec_.draft.tokens)});
-  draft_model_->forget_others([&](int64_t id) { return scheduler_->find(id) != nullptr; });
-  out = (*draft_model_)(wishes);
-  for (auto& guess : out)  // its vocabulary may be padded further
-    guess.erase(std::find_if(guess.begin(), guess.end(), [&](int32_t t) { return t >= vocab_; }), guess.end());
-  return out;
-}
-
 void Engine::compute(const StepPlan& plan) {
   std::vector<std::string> adapter;
   bool loaded = !leaving_.empty();
@@ -198,12 +152,13 @@ void Engine::compute(const StepPlan& plan) {
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
   if (hooks_.line)
     hooks_.line->tell({.kind = Order::Kind::Step, .step = builder_.read(plan, cache_spec_.seats > 0, adapter)});
+  const std::vector<KeptState> kept = keep_states(plan);
   if (const at::Tensor known_RV = recorded_logits(plan, adapter); known_RV.defined()) {
     scheduler_->advance(plan);
     return take_samples(plan, [&](const auto&, const auto&) { return known_RV; });
   }
   auto [inputs, step] = builder_(plan, *cache_, adapter);
-  const at::Tensor hidden_TD = model_->forward(inputs, step);
+  const at::Tensor hidden_TD = drafter_ ? drafter_->run(*model_, plan, inputs, step) : model_->forward(inputs, step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
   const std::vector<int64_t> told = give_numbers(plan, hidden_TD, step);
@@ -211,6 +166,7 @@ void Engine::compute(const StepPlan& plan) {
     return logits(hidden_TD, rows, s, adapter_of_row);
   });
   for (const int64_t id : told) finish(id, Finish::Stop);  // the plan's sequences are used up to here
+  put_back(kept);
 }
 
 at::Tensor Engine::recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter) {
@@ -220,7 +176,7 @@ at::Tensor Engine::recorded_logits(const StepPlan& plan, const std::vector<std::
   };
   const bool alike = adapter.empty() || std::all_of(adapter.begin(), adapter.end(),
                                                     [&](const std::string& name) { return name == adapter[0]; });
-  if (hooks_.line || !alike || !recorded_.possible(*model_, *cache_) ||
+  if (hooks_.line || (drafter_ && drafter_->looks_on()) || !alike || !recorded_.possible(*model_, *cache_) ||
       !std::all_of(plan.items.begin(), plan.items.end(), plain))
     return {};
   return recorded_(*model_, *cache_, builder_.read(plan, /*seats=*/false, adapter), adapter.empty() ? "" : adapter[0]);

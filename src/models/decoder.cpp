@@ -15,6 +15,7 @@
 
 #include "dist/collective.h"
 #include "dist/mesh.h"
+#include "models/own_guess_head.h"
 #include "nn/latent_attention.h"
 #include "nn/moe.h"
 #include "nn/rope.h"
@@ -209,6 +210,8 @@ Decoder::Decoder(DecoderSpec spec) : spec_(std::move(spec)), backbone_(child<Bac
   if (spec_.head != Head::None) head_ = &child<Linear>(head_name(), head_spec(spec_));
   if (spec_.head_normed && head_) head_->stays_plain();
   if (spec_.tied && spec_.head == Head::Vocab) head_->weight().tied = embed_name() + ".weight";
+  if (const auto& guess = spec_.guess)
+    guess_head_ = &child<OwnGuessHead>((guess->inside ? spec_.backbone + "." : "") + guess->name, spec_, *guess);
 }
 
 Linear& Decoder::words() const {

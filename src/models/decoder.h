@@ -49,6 +49,7 @@ class Decoder : public Model {
   bool steps_are_alike() const override { return !spec_.latent || spec_.latent->index.heads == 0; }
   int64_t short_context() const override;
   bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
+  const GuessHead* guess_head() const override { return guess_head_; }
   void read_all_as(int64_t length) override;
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const override;
@@ -84,6 +85,7 @@ class Decoder : public Model {
   DecoderSpec spec_;
   Backbone& backbone_;
   Linear* head_ = nullptr;  // null: Head::None
+  const GuessHead* guess_head_ = nullptr;
   // Of a head whose rows are brought to length 1, for answers: the weight, and what it becomes.
   at::Tensor head_as_is_, head_normed_;
 };

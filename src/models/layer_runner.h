@@ -39,6 +39,22 @@ class LayerRunner {
   virtual std::shared_ptr<void> alone() { return nullptr; }
 };
 
+// Runs everything as another one does. Those made of it act on single parts.
+class RunnerAround : public LayerRunner {
+ public:
+  void around(LayerRunner& inner) { inner_ = &inner; }  // before it runs anything
+  LayerRange layers(const Model& model) const override { return inner_->layers(model); }
+  void prepare(const Inputs& in, Step& s) override { inner_->prepare(in, s); }
+  at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override { return inner_->embed(model, in, s); }
+  at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override {
+    return inner_->layer(model, i, x_TD, s);
+  }
+  at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override { return inner_->final_norm(model, x_TD); }
+
+ private:
+  LayerRunner* inner_ = nullptr;
+};
+
 // Positions where the step has none, rotary tables, embedding, layers, final norm -> hidden_TD.
 at::Tensor run_layers(const Model& model, const Inputs& in, Step& s, LayerRunner& runner);
 // Its two halves: what the step's numbers mean, and what is computed with it.

@@ -6,8 +6,12 @@
 
 namespace apus {
 
-std::unique_ptr<Model> make_model(const Json& config, Head head) {
+std::unique_ptr<Model> make_model(const Json& config, Head head, bool guesses) {
   DecoderSpec spec = describe_model(config, head);
+  require(!guesses || spec.guess, Fault::Model, "this model (", config.value("model_type", ""),
+          ") has no head that guesses tokens ahead: guess from the text, by {\"method\": \"ngram\"}, or by a small "
+          "model of the same tokenizer, {\"model\": DIR}");
+  if (!guesses) spec.guess.reset();
   mention_own_code(Config(config));
   std::unique_ptr<Model> model;
   if (spec.encoder)

@@ -40,6 +40,14 @@ at::Tensor Model::forward(const Inputs& in, Step& s) const {
   return run_layers(*this, in, s, *runner());
 }
 
+at::Tensor Model::forward(const Inputs& in, Step& s, RunnerAround& runner) const {
+  std::optional<SpreadRunner> spread;
+  if (devices_) spread.emplace(*devices_);
+  const std::shared_ptr<LayerRunner> own = this->runner();
+  runner.around(spread ? static_cast<LayerRunner&>(*spread) : *own);
+  return run_layers(*this, in, s, runner);
+}
+
 std::vector<std::string> Model::end_names() const {
   std::vector<std::string> names = {norm_name(), head_name()};
   if (const EncoderForm* form = encoder())

@@ -26,7 +26,9 @@ struct PartDevices {
   std::vector<at::Device> layer;
 };
 
-class LayerRunner;  // models/layer_runner.h
+class GuessHead;     // models/guess_head.h
+class LayerRunner;   // models/layer_runner.h
+class RunnerAround;  // the same
 
 class Model : public Module {
  public:
@@ -53,6 +55,7 @@ class Model : public Module {
 
   // begin, embed, every layer, final norm -> hidden_TD. Positions that the step leaves out are the model's own.
   at::Tensor forward(const Inputs& in, Step& s) const;
+  at::Tensor forward(const Inputs& in, Step& s, RunnerAround& runner) const;  // put around the one that runs its parts
 
   // Whether a step of one token a sequence does the same work whatever the sequences' lengths, but for what begin()
   // makes: then a device may record it.
@@ -64,6 +67,9 @@ class Model : public Module {
   virtual bool reads_grown_anew() const { return false; }
   // From now on every text is read with the set for texts of this length.
   virtual void read_all_as(int64_t /*length*/) {}
+
+  // Who guesses tokens ahead, where it was asked for; null: nobody.
+  virtual const GuessHead* guess_head() const { return nullptr; }
 
   virtual Head head_kind() const { return Head::Vocab; }
   // Of an encoder; null: it is none.
@@ -119,6 +125,7 @@ KvCache::Spec cache_spec(const ModelShape& shape, const std::vector<int64_t>& la
                          int64_t block_size);
 
 // From a checkpoint's config.json, as describe_model reads it. Parameters are described but hold no data yet.
-std::unique_ptr<Model> make_model(const Json& config, Head head = Head::Vocab);
+// `guesses`: with the head that guesses tokens ahead; Fault::Model where such checkpoints have none.
+std::unique_ptr<Model> make_model(const Json& config, Head head = Head::Vocab, bool guesses = false);
 
 }  // namespace apus

@@ -35,7 +35,7 @@ Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
   return linear;
 }
 Linear::Spec keys(const Attention::Spec& s, int64_t size = 0) {
-  return {.in = s.hidden,
+  return {.in = s.reads(),
           .out = s.kv_heads * (size > 0 ? size : s.head_dim),
           .bias = s.form.qkv_bias,
           .split = Split::Out,
@@ -107,11 +107,12 @@ std::vector<Linear*> Attention::projections() {
   const Spec& s = spec_;
   const int64_t q = s.heads * s.head_dim, k = s.kv_heads * s.head_dim;
   if (s.form.fused != Fused::No)
-    return {&child<Linear>(s.form.fused_name, Linear::Spec{.in = s.hidden, .out = q + 2 * k, .bias = s.form.qkv_bias})};
+    return {
+        &child<Linear>(s.form.fused_name, Linear::Spec{.in = s.reads(), .out = q + 2 * k, .bias = s.form.qkv_bias})};
   return {
       &child<Linear>(
           s.form.q_name,
-          queries(s, {.in = s.hidden, .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out})),
+          queries(s, {.in = s.reads(), .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out})),
       &child<Linear>(s.form.k_name, keys(s)), &child<Linear>(s.form.v_name, keys(s, value_dim()))};
 }
 
@@ -124,7 +125,7 @@ Attention::Attention(Spec s)
   if (s.form.gate_name)
     gate_ = &child<Linear>(
         s.form.gate_name,
-        queries(s, {.in = s.hidden, .out = s.heads * (s.form.gates_heads ? 1 : s.head_dim), .split = Split::Out}));
+        queries(s, {.in = s.reads(), .out = s.heads * (s.form.gates_heads ? 1 : s.head_dim), .split = Split::Out}));
   if (s.form.sinks) sinks_ = &param("sinks", {s.heads}, {by_query_heads(s)});
   if (!has_weights(s.form.qk_norm)) return;
   if (s.form.qk_norm == QkNorm::EachHead) {

@@ -30,12 +30,14 @@ class Attention : public AttentionBlock {
   struct Spec {
     int64_t layer = 0;  // whose cache
     int64_t hidden, heads, kv_heads, head_dim;
+    int64_t in = 0;            // what queries, keys and values are made of; 0: as wide as what comes out, hidden
     int64_t cached_heads = 0;  // the cache has room for so many keys and values; 0: kv_heads
     AttentionForm form;
     NormSpec norm;
     int64_t window = 0;       // > 0: sliding
     int turn = 0;             // which of the step's turns; below 0: positions are not told
     bool neighbours = false;  // RopeSpec::neighbours
+    int64_t reads() const { return in > 0 ? in : hidden; }
   };
   explicit Attention(Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;

@@ -56,6 +56,21 @@ void KvCache::begin(const at::Tensor& seat) {
       if (each.defined()) each.index_fill_(0, seat.to(each.device()), 0);
 }
 
+std::vector<at::Tensor> KvCache::states(int64_t seat) const {
+  std::vector<at::Tensor> copies;
+  for (const std::vector<at::Tensor>* all : {&before_, &state_})
+    for (const at::Tensor& each : *all)
+      if (each.defined()) copies.push_back(each.select(0, seat).clone());
+  return copies;
+}
+
+void KvCache::put_states(int64_t seat, const std::vector<at::Tensor>& states) {
+  auto copy = states.begin();
+  for (std::vector<at::Tensor>* all : {&before_, &state_})
+    for (at::Tensor& each : *all)
+      if (each.defined()) each.select(0, seat).copy_(*copy++);
+}
+
 int64_t KvCache::Spec::layers_that(bool (*keep)(Keeps)) const {
   return keeps.empty() ? (keep(Keeps::Tokens) ? layers : 0) : std::count_if(keeps.begin(), keeps.end(), keep);
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ class KvCache {
   at::Tensor state(int64_t layer) const { return state_[layer]; }    // [seats, heads, rows, columns]
   // Other sequences begin in these seats, [S] int64: their states are zero.
   void begin(const at::Tensor& seat);
+  // Of the sequence in a seat: its states as they are now, copied, and as they were.
+  std::vector<at::Tensor> states(int64_t seat) const;
+  void put_states(int64_t seat, const std::vector<at::Tensor>& states);
   const Spec& spec() const { return spec_; }
   static int64_t bytes_per_block(const Spec& spec, int64_t element_size);
   static int64_t bytes_per_seat(const Spec& spec, int64_t element_size);

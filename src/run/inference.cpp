@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter.h"
+#include "checkpoint/load_eagle.h"
 #include "checkpoint/vector_reader.h"
 #include "checkpoint/weights.h"
 #include "cli/placement_rehearsal.h"
@@ -143,15 +144,20 @@ Head head_for(const ModelOptions& o) {
   return has_score_head(o) ? Head::Scalar : o.task_type == "embedding" ? Head::None : Head::Vocab;
 }
 
+bool guesses_by_head(const EngineOptions* engine) {
+  return engine && engine->drafting.spec().by == DraftSpec::By::Head;
+}
+
 struct Described {
   Json config;
   std::unique_ptr<Model> model;  // no weights yet
   at::ScalarType dtype;
 };
 
-Described describe(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement) {
+Described describe(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement,
+                   const EngineOptions* engine) {
   Described d{model_config(o, adapter), nullptr, at::kFloat};
-  d.model = make_model(d.config, head_for(o));
+  d.model = make_model(d.config, head_for(o), guesses_by_head(engine));
   d.dtype = dtype_for(o, d.config, parse_device_map(placement.device_map), parse_max_memory(placement.max_memory));
   return d;
 }
@@ -164,7 +170,7 @@ void report(const Spread& spread, int64_t cache_tokens) {
 }
 
 int run_rehearsal(const PlacementRehearsal& a) {
-  Described d = describe(a.model, a.adapter, a.placement);
+  Described d = describe(a.model, a.adapter, a.placement, a.engine);
   const Spread spread = place_model(*d.model, a.model, a.adapter, a.placement, a.engine, d.dtype);
   *a.table = str(float_type_name(d.dtype),
                  spread.placement.tokens > 0 ? str(", a cache for ", spread.placement.tokens, " tokens or more") : "",
@@ -179,7 +185,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const OpenedAdapter& adapt
                                const EngineOptions* engine, const quant::Wish& quantise, AnswerRanks* ranks) {
   const Stopwatch watch;
   LoadedModel loaded;
-  Described described = describe(o, adapter.folder, placement);
+  Described described = describe(o, adapter.folder, placement, engine);
   loaded.config = described.config;
   loaded.model = std::move(described.model);
   loaded.dtype = described.dtype;
@@ -233,6 +239,7 @@ struct Source {
   std::map<std::string, std::string> beside;  // adapters of requests: name to folder
   std::optional<PartDevices> devices;
   Head head = Head::Vocab;
+  bool guesses = false;
   AnswerRanks* ranks = nullptr;
 
   void load(const std::string& name, const std::string& dir) {
@@ -246,7 +253,7 @@ struct Source {
     if (adapter.name == name) adapter = {};
   }
   const Model* read() {
-    auto again = make_model(config, head);
+    auto again = make_model(config, head, guesses);
     if (devices) again->spread(*devices);
     if (ranks) ranks->place(*again);
     fill(*again, config, folder, how, adapter, quantise);
@@ -396,8 +403,13 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
                                                     .beside = {},
                                                     .devices = {}});
   from->devices = from->model->devices(), from->head = from->model->head_kind();
+  from->guesses = guesses_by_head(&engine);
   ModelHooks hooks = model_hooks(from);
-  if (!spec.draft.model.empty()) hooks.draft = load_draft(model, spec.draft.model, in.loaded.dtype, *in.tokenizer);
+  if (spec.draft.by == DraftSpec::By::Eagle)
+    hooks.guess_head = load_eagle(model.fetched_model(spec.draft.model, /*weights=*/true, "--speculative_config"),
+                                  from->model->shape(), in.loaded.dtype, in.loaded.device.device);
+  if (spec.draft.by == DraftSpec::By::Model)
+    hooks.draft = load_draft(model, spec.draft.model, in.loaded.dtype, *in.tokenizer);
   hooks.read_off = reading_of(model, task.words, *in.tokenizer);
   from->ranks = ranks;
   if (ranks && ranks->shares_parts()) hooks.line = std::make_shared<StepLine>(ranks->line());

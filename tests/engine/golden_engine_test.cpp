@@ -89,7 +89,6 @@ TEST_P(GoldenEngine, GreedyWhereStepsCannotBeRecorded) {
 }
 
 TEST_P(GoldenEngine, GreedyWithGuesses) {
-  if (model->shape().state.numbers() > 0) GTEST_SKIP() << "nothing is guessed for layers with states";
   const auto e = engine({.cache_bytes = bytes(64, 16), .draft = {.tokens = 4, .longest = 2}});
   expect_golden(*e);
 }

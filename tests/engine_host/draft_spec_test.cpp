@@ -57,10 +57,25 @@ TEST(DraftOptions, SayTheSameInFlagsAndInJson) {
   EXPECT_EQ(said({"--draft_model", "small"}).model, "small");
 }
 
-TEST(DraftOptions, HeadsOfTheModelDoNotGuess) {
-  for (const char* config :
-       {"{\"method\": \"mtp\", \"num_speculative_tokens\": 2}", "{\"method\": \"eagle3\", \"model\": \"x\"}"})
-    EXPECT_EQ(said({"--speculative_config", config}).tokens, 0);
+TEST(DraftOptions, SayWhoGuesses) {
+  const auto by = [](const std::string& config) { return said({"--speculative_config", config}); };
+  EXPECT_EQ(by("{\"method\": \"ngram\"}").by, DraftSpec::By::Text);
+  EXPECT_EQ(by("{\"model\": \"small\"}").by, DraftSpec::By::Model);
+  EXPECT_EQ(said({"--draft_model", "small"}).by, DraftSpec::By::Model);
+  for (const char* method : {"mtp", "deepseek_mtp", "glm4_moe_mtp", "qwen3_next_mtp", "mimo_mtp"}) {
+    EXPECT_EQ(by(str("{\"method\": \"", method, "\"}")).by, DraftSpec::By::Head);
+    EXPECT_EQ(by(str("{\"method\": \"", method, "\"}")).tokens, 1);
+    EXPECT_EQ(by(str("{\"method\": \"", method, "\", \"num_speculative_tokens\": 2}")).tokens, 2);
+  }
+}
+
+TEST(DraftOptions, SayWhatElseGuesses) {
+  const DraftSpec eagle = said({"--speculative_config", "{\"method\": \"eagle3\", \"model\": \"head\"}"});
+  EXPECT_EQ(eagle.by, DraftSpec::By::Eagle);
+  EXPECT_EQ(eagle.model, "head");
+  const DraftSpec self = said({"--speculative_config", "{\"method\": \"self\", \"skip_layers\": [6, 2, 6]}"});
+  EXPECT_EQ(self.by, DraftSpec::By::Self);
+  EXPECT_EQ(self.skipped, (std::vector<int64_t>{2, 6}));
 }
 
 TEST(DraftOptions, SayWhatCannotBe) {
@@ -70,6 +85,11 @@ TEST(DraftOptions, SayWhatCannotBe) {
   const auto config = [&](const std::string& json) { return refusal({"--speculative_config", json}); };
   test::expect_says(config("{\"method\": \"seer\"}"), "the method \"seer\" is not known");
   test::expect_says(config("{\"num_speculative_tokens\": 2}"), "\"model\" is needed");
+  test::expect_says(config("{\"method\": \"mtp\", \"model\": \"x\"}"), "leave \"model\" out");
+  test::expect_says(config("{\"method\": \"eagle3\"}"), "\"model\" is needed");
+  test::expect_says(config("{\"method\": \"self\"}"), "wants \"skip_layers\"");
+  test::expect_says(config("{\"method\": \"self\", \"skip_layers\": [-1]}"), "wants \"skip_layers\"");
+  test::expect_says(config("{\"method\": \"mtp\", \"skip_layers\": [1]}"), "is of {\"method\": \"self\"}");
   test::expect_says(config("{\"method\": \"ngram\", \"num_speculative_tokens\": 0}"), "from 1 to 32");
   test::expect_says(config("{\"method\": \"ngram\", \"tokens\": 3}"), "\"tokens\" is not known here");
   test::expect_says(config("{\"method\": \"ngram\", \"prompt_lookup_min\": 4}"), "is above");

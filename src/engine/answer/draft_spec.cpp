@@ -11,8 +11,8 @@ namespace apus {
 namespace {
 constexpr int64_t kMostDrafted = 32;  // more rows cost more than they can win
 constexpr const char* kKnown =
-    "method (ngram, draft_model), model, num_speculative_tokens, prompt_lookup_max, prompt_lookup_min, "
-    "disable_by_batch_size";
+    "method (ngram, draft_model, mtp, eagle3, self), model, skip_layers, num_speculative_tokens, prompt_lookup_max, "
+    "prompt_lookup_min, disable_by_batch_size";
 
 int64_t draft_number(const Json& config, const char* key, int64_t otherwise, int64_t most) {
   if (!config.contains(key) || config[key].is_null()) return otherwise;
@@ -22,10 +22,48 @@ int64_t draft_number(const Json& config, const char* key, int64_t otherwise, int
   return value.get<int64_t>();
 }
 
-bool asks_heads(const Json& config) {
-  if (!config.is_object() || !config.contains("method") || !config["method"].is_string()) return false;
-  const std::string method = config["method"].get<std::string>();
-  return method.ends_with("mtp") || method.starts_with("eagle") || method == "medusa" || method == "mlp_speculator";
+using By = DraftSpec::By;
+
+struct Method {
+  const char* name;
+  By by;
+  bool wants_model;
+};
+constexpr Method kMethods[] = {{"ngram", By::Text, false},
+                               {"draft_model", By::Model, true},
+                               {"mtp", By::Head, false},
+                               {"eagle3", By::Eagle, true},
+                               {"self", By::Self, false}};
+
+// vLLM has one name for all heads that models come with, and one for each family (deepseek_mtp).
+const Method& method_named(const std::string& name) {
+  for (const Method& method : kMethods)
+    if (name == method.name || (method.by == By::Head && name.ends_with("_mtp"))) return method;
+  fail(Fault::Usage, "--speculative_config: the method \"", name,
+       "\" is not known. Use {\"method\": \"ngram\"}, which needs nothing; {\"method\": \"mtp\"} with a model that "
+       "comes with a head that guesses; {\"method\": \"eagle3\", \"model\": DIR} with an Eagle-3 head; {\"method\": "
+       "\"self\", "
+       "\"skip_layers\": [5, 6, 7]}; or {\"model\": DIR} with a small model of the same tokenizer");
+}
+
+std::vector<int64_t> skipped_layers(const Json& config) {
+  std::vector<int64_t> layers;
+  const Json said = config.value("skip_layers", Json());
+  for (const Json& each : said.is_array() ? said : Json::array())
+    layers.push_back(each.is_number_integer() ? each.get<int64_t>() : -1);
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  require(
+      !layers.empty() && layers.front() >= 0, Fault::Usage,
+      "--speculative_config: {\"method\": \"self\"} wants \"skip_layers\", the numbers of the layers that are left out "
+      "while it guesses, the first one being 0: [5, 6, 7]");
+  return layers;
+}
+
+// The method that an object names; where it names none, what its model makes it.
+std::string method_of(const Json& config, const std::string& model) {
+  if (config.contains("method") && config["method"].is_string()) return config["method"].get<std::string>();
+  return model == "ngram" || model == "[ngram]" ? "ngram" : "draft_model";
 }
 
 // What vLLM's object says, as flags.
@@ -36,18 +74,20 @@ void take_config(DraftSpec& out, const Json& config) {
     require(str(", ", kKnown).find(str(" ", key)) != std::string::npos, Fault::Usage, "--speculative_config: \"", key,
             "\" is not known here; known are ", kKnown);
   const bool has_model = config.contains("model") && config["model"].is_string();
-  const std::string model = has_model ? config["model"].get<std::string>() : "",
-                    method = config.contains("method") && config["method"].is_string()
-                                 ? config["method"].get<std::string>()
-                             : model == "ngram" || model == "[ngram]" ? "ngram"
-                                                                      : "draft_model";
+  const std::string model = has_model ? config["model"].get<std::string>() : "", method = method_of(config, model);
+  const Method& known = method_named(method);
   require(
-      method == "ngram" || method == "draft_model", Fault::Usage, "--speculative_config: the method \"", method,
-      "\" is not known. Use {\"method\": \"ngram\"}, which needs nothing, or {\"model\": DIR} with a small model of ",
-      "the same tokenizer");
-  require(method == "ngram" || !model.empty(), Fault::Usage,
-          "--speculative_config: \"model\" is needed, the folder of the small model; or \"method\": \"ngram\"");
-  if (method == "draft_model") out.model = model;
+      !known.wants_model || !model.empty(), Fault::Usage,
+      "--speculative_config: \"model\" is needed, the folder of the small model or of the Eagle-3 head; or \"method\": "
+      "\"ngram\"");
+  require(known.wants_model || model.empty() || method_of({}, model) == "ngram", Fault::Usage,
+          "--speculative_config: {\"method\": \"", method, "\"} takes no other model: leave \"model\" out");
+  require(known.by == By::Self || !config.contains("skip_layers"), Fault::Usage,
+          "--speculative_config: \"skip_layers\" is of {\"method\": \"self\"}");
+  out.by = known.by;
+  if (known.wants_model) out.model = model;
+  if (known.by == By::Head) out.tokens = 1;
+  if (known.by == By::Self) out.skipped = skipped_layers(config);
   out.tokens = draft_number(config, "num_speculative_tokens", out.tokens, kMostDrafted);
   out.longest = draft_number(config, "prompt_lookup_max", out.longest, 64);
   out.shortest = draft_number(config, "prompt_lookup_min", std::min(out.shortest, out.longest), 64);
@@ -61,7 +101,7 @@ void DraftOptions::fields(OptionTable& v) {
     "are right")
       .at_least(1)
       .at_most(kMostDrafted)
-      .shown_default("4 with --speculative_ngram or --draft_model");
+      .shown_default("4 with --speculative_ngram or --draft_model, 1 with a head of the model");
   v("speculative_ngram", speculative_ngram,
     "guess what followed when the last tokens, at most so many, stood in the text before")
       .at_least(1)
@@ -73,20 +113,13 @@ void DraftOptions::fields(OptionTable& v) {
       .shown_default("8");
   v("speculative_config", speculative_config,
     "how answers are guessed ahead, as JSON: {\"method\": \"ngram\", \"num_speculative_tokens\": 4, "
-    "\"prompt_lookup_max\": 3} or {\"model\": "
-    "DIR, \"num_speculative_tokens\": 4}")
+    "\"prompt_lookup_max\": 3}, {\"model\": DIR, \"num_speculative_tokens\": 4}, or {\"method\": \"mtp\"} for a head "
+    "that the model comes with")
       .alias("vllm_speculative_config");
-}
-
-std::string DraftOptions::note() const {
-  if (!asks_heads(speculative_config)) return "";
-  return "--speculative_config: heads that guess (mtp, eagle, medusa) are not run here: the answers are the same; "
-         "{\"method\": \"ngram\"} guesses without them";
 }
 
 DraftSpec DraftOptions::spec() const {
   DraftSpec out;
-  if (asks_heads(speculative_config)) return out;
   const bool flags = num_speculative_tokens || speculative_ngram || !draft_model.empty();
   const bool config = !speculative_config.is_null() && !(speculative_config.is_object() && speculative_config.empty());
   require(!flags || !config, Fault::Usage,
@@ -99,7 +132,7 @@ DraftSpec DraftOptions::spec() const {
   if (!flags && !config) return out;
   out.tokens = num_speculative_tokens.value_or(4);
   out.longest = speculative_ngram.value_or(out.longest);
-  out.model = draft_model;
+  if (!draft_model.empty()) out.model = draft_model, out.by = DraftSpec::By::Model;
   if (config) take_config(out, speculative_config);
   out.max_sequences = speculative_max_sequences.value_or(out.max_sequences);
   require(out.shortest <= out.longest, Fault::Usage, "--speculative_config: \"prompt_lookup_min\" (", out.shortest,

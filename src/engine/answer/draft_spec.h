@@ -17,10 +17,14 @@ class OptionTable;
 
 struct DraftSpec {
   int64_t tokens = 0;  // guessed at a time; 0: none
+  // Who guesses: what stood in the text before; a small model; the head that the model's checkpoint comes with, or one
+  // of its own; the model without some layers.
+  enum class By { Text, Model, Head, Eagle, Self } by = By::Text;
   // Guesses are what followed when the last tokens stood in the text before: at most so many of them, at least so many.
   int64_t longest = 3, shortest = 1;
-  int64_t max_sequences = 8;  // while more of them generate, none is guessed for
-  std::string model;          // the folder of a small model that guesses instead
+  int64_t max_sequences = 8;          // while more of them generate, none is guessed for
+  std::string model;                  // the folder of the small model, or of the head
+  std::vector<int64_t> skipped = {};  // the layers that are left out; they rise
 };
 
 // How a command line says it.
@@ -29,8 +33,7 @@ struct DraftOptions {
   std::string draft_model;
   Json speculative_config;  // vLLM's form of all of them
   void fields(OptionTable& v);
-  DraftSpec spec() const;    // Fault::Usage for what cannot be
-  std::string note() const;  // that what was asked for is not done; "": it is
+  DraftSpec spec() const;  // Fault::Usage for what cannot be
 };
 
 // Up to `count` tokens that followed the latest earlier place of the last tokens, as many of them as stand there, from

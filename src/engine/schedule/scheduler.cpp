@@ -212,6 +212,12 @@ void Scheduler::append(int64_t id, int32_t token) {
   publish_full(s);
 }
 
+void Scheduler::rewind(int64_t id, int64_t computed) {
+  Sequence& s = *sequences_.at(id);
+  require(!spec_.pool.caching && computed <= s.computed, Fault::Bug, "sequence ", id, " cannot be read again");
+  s.computed = computed;
+}
+
 int64_t Scheduler::room_to_draft(const StepPlan& plan, const StepPlan::Item& item, int64_t wanted, int64_t taken) {
   Sequence& s = *sequences_.at(item.sequence->id);
   const auto known = static_cast<int64_t>(s.tokens.size());

@@ -95,6 +95,8 @@ class Scheduler {
   void advance(const StepPlan& plan);  // the plan's tokens are in the cache now; of guessed ones nobody knows yet
   // Where it was guessed, it is in the cache too (computed == tokens), and the token behind it can follow.
   void append(int64_t id, int32_t token);
+  // All from `computed` on is read again, as if it had not been: a sequence whose blocks nobody shares.
+  void rewind(int64_t id, int64_t computed);
   // Finished, failed or cancelled; its blocks are free at once. False: not known.
   bool remove(int64_t id);
   // Every running sequence waits again, nothing is kept: the cache's memory goes away.

@@ -3,6 +3,7 @@
 // queries, keys and values are one matrix.
 #include "base/error.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
@@ -27,7 +28,7 @@ DecoderSpec read(const Config& c) {
                                       .groups = 8,
                                       .open_groups = 4}),
               sparse_layers(c, spec.shape.layers, 1));
-  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(c, spec, {.end_norm = "final_layernorm"});
   spec.forms = {{.inside = {{"self_attn.qkv_proj", "attention.query_key_value"},
                             {"self_attn.o_proj", "attention.dense"},
                             {"self_attn.q_norm", "attention.query_layernorm"},

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "gguf/words.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
@@ -22,7 +23,7 @@ DecoderSpec read_deepseek_v3(const Config& c) {
               read_routed_experts(
                   c, {.experts = 256, .per_token = 8, .ffn = 2048, .scale = 2.5, .groups = 8, .open_groups = 4}),
               [&](int64_t layer) { return layer >= dense && layer % every == 0; });
-  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(c, spec);
   return spec;
 }
 

@@ -2,6 +2,7 @@
 // DeepSeek-V3.2: DeepSeek-V3 whose attention looks at the tokens that an index chooses.
 #include "models/families/deepseek_v3.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
@@ -20,7 +21,7 @@ DecoderSpec read(const Config& c) {
                                       .groups = 8,
                                       .open_groups = 4}),
               sparse_layers(c, spec.shape.layers, 3));
-  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(c, spec);
   return spec;
 }
 

@@ -2,6 +2,7 @@
 // GLM-4.5 and 4.6: experts chosen by sigmoids with a correction, out of groups, and shared ones beside them.
 #include "gguf/words.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
@@ -15,7 +16,7 @@ DecoderSpec read(const Config& c) {
   const int64_t dense = c.integer("first_k_dense_replace", 1);
   use_experts(c, spec, read_routed_experts(c, {.experts = 128, .per_token = 8, .ffn = 1408}),
               [&](int64_t layer) { return layer >= dense; });
-  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(c, spec);
   return spec;
 }
 

@@ -2,6 +2,7 @@
 // GLM-4.7-Flash: DeepSeek-V3's attention and router at other sizes.
 #include "gguf/words.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
@@ -18,7 +19,7 @@ DecoderSpec read(const Config& c) {
                        {.query_rank = 768, .rank = 512, .still = 192, .turned = kTurned, .value = 256});
   use_experts(c, spec, read_routed_experts(c, {.experts = 64, .per_token = 4, .ffn = 1536, .scale = 1.8}),
               sparse_layers(c, spec.shape.layers, 1));
-  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(c, spec);
   return spec;
 }
 

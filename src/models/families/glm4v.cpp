@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_seeing.h"
 
 namespace apus {
@@ -19,7 +20,7 @@ DecoderSpec read_glm_text(const Config& c, const char* type, const Json& unsaid,
         Config(text).integer("hidden_size") / std::max<int64_t>(Config(text).integer("num_attention_heads"), 1);
   text["model_type"] = type;
   DecoderSpec spec = describe_model(text);
-  spec.shape.unread_layers = Config(text).integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(Config(text), spec);
   if (spec.ropes[0].sections.empty()) spec.ropes[0].sections = {8, 12, 12};
   return spec;
 }

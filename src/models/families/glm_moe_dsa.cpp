@@ -2,6 +2,7 @@
 // GLM-5: DeepSeek-V3.2 at other sizes; its index turns neighbours too.
 #include "base/error.h"
 #include "models/spec/family.h"
+#include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
@@ -27,7 +28,7 @@ DecoderSpec read(const Config& c) {
       c, spec,
       read_routed_experts(c, {.experts = c.integer("num_experts", 256), .per_token = 8, .ffn = 2048, .scale = 2.5}),
       sparse_layers(c, spec.shape.layers, 3));
-  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  use_layers_ahead(c, spec);
   return spec;
 }
 

@@ -39,7 +39,7 @@ struct ModelShape {
   Keeps keeps_in(int64_t layer) const { return keeps.empty() ? Keeps::Tokens : keeps[static_cast<size_t>(layer)]; }
   // What towers make goes into so many layers besides the embedding: those of a pipeline's first stage.
   int64_t seen_layers = 0;
-  // So many further layers are in the file, which guess tokens ahead; they are not read.
+  // So many further layers are in the file, which guess tokens ahead. The model itself has none of them.
   int64_t unread_layers = 0;
 };
 
@@ -115,6 +115,21 @@ struct PositionTable {
   int64_t before = 0;
 };
 
+// A head that guesses tokens ahead (MTP): a layer like one of the model's, which reads the model's last state and the
+// token behind it, each normed for itself, joined by a matrix. Embedding and head of words are the model's. Names are
+// those of the checkpoint.
+struct GuessForm {
+  // Of the module that holds it all, inside of the backbone or beside it, and of the layer in it; "": its parts are the
+  // module's own.
+  std::string name, layer = "";
+  bool inside = true;
+  std::string token_norm = "enorm", state_norm = "hnorm", join = "eh_proj", end_norm = "shared_head.norm";
+  // The matrix reads the state before the token.
+  bool state_first = false;
+  // The model's layer that it is like.
+  int64_t like = 0;
+};
+
 struct DecoderSpec {
   ModelShape shape;
   // The name of everything but the head, in the checkpoint.
@@ -172,6 +187,8 @@ struct DecoderSpec {
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
   // Set: it is an encoder.
   std::optional<EncoderForm> encoder = {};
+  // Set: such checkpoints come with a head that guesses. Where there are several, it is the first.
+  std::optional<GuessForm> guess = {};
 
   LayerHeads heads_in(int64_t layer) const {
     if (!heads_of.empty()) return heads_of[static_cast<size_t>(layer)];

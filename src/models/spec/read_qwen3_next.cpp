@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/spec/read_qwen3_next.h"
 
+#include "models/spec/guess_form.h"
 #include "models/spec/read_qwen3_vl.h"
 #include "models/spec/read_state.h"
 
@@ -22,6 +23,13 @@ DecoderSpec read_gated_decoder(const Config& c, int64_t kv_heads, int64_t ffn, b
   use_states(c, spec, form, read_layer_types(c, spec.shape.layers, [&](int64_t layer) {
                return every > 0 && (layer + 1) % every == 0 ? Keeps::Tokens : Keeps::State;
              }));
+  use_guess_head(spec, {.name = "mtp",
+                        .layer = "layers.0",
+                        .inside = false,
+                        .token_norm = "pre_fc_norm_embedding",
+                        .state_norm = "pre_fc_norm_hidden",
+                        .join = "fc",
+                        .end_norm = "norm"});
   return spec;
 }
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/unread_tensors.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "models/guess_head.h"
+#include "models/model.h"
+#include "tensor/safetensors.h"
+
+namespace apus {
+
+namespace {
+// Buffers and leftovers that some tools save beside the weights; of towers a head that pools, which no answer reads.
+bool is_harmless(const std::string& name) {
+  return name.ends_with(".inv_freq") || name.ends_with(".position_ids") || name.ends_with(".masked_bias") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attention.bias") || name.ends_with(".slope_rate") ||
+         name.ends_with(".query_decay") || name.ends_with(".key_decay") || name.ends_with(".diagonal_decay") ||
+         ("." + name).ends_with(".lm_head.weight") || name.ends_with(".packing_position_embedding.weight") ||
+         name.find(".vision_model.head.") != std::string::npos;
+}
+
+// Of the parts of an Omni model that speak.
+bool is_speech(const std::string& name) {
+  return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
+}
+
+// Of the layers that guess tokens ahead: by their own name, or behind the last one.
+bool guesses_ahead(const Model& model, const std::string& name) {
+  if (name.starts_with("mtp.") || name.find(".mtp.") != std::string::npos) return true;
+  const ModelShape& shape = model.shape();
+  for (int64_t i = shape.layers; i < shape.layers + shape.unread_layers; ++i)
+    if (name.starts_with(model.layer_name(i) + ".")) return true;
+  return false;
+}
+
+// Of a head that an encoder was made with, and this task has not.
+bool is_other_head(const Model& model, const std::string& name) {
+  const EncoderForm* form = model.encoder();
+  return form && std::any_of(form->unread.begin(), form->unread.end(),
+                             [&](const std::string& beginning) { return name.starts_with(beginning); });
+}
+}  // namespace
+
+UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, const std::set<std::string>& used,
+                             std::vector<std::string>& unexpected) {
+  UnreadTensors unread;
+  for (const auto& name : source.names()) {
+    if (used.count(name) || is_harmless(name)) continue;
+    (is_speech(name)              ? unread.speech
+     : guesses_ahead(model, name) ? unread.ahead
+     : is_other_head(model, name) ? unread.heads
+                                  : unexpected)
+        .push_back(name);
+  }
+  return unread;
+}
+
+void tell_unread(const UnreadTensors& unread, const Model& model) {
+  if (!unread.speech.empty())
+    log_info("the checkpoint's ", unread.speech.size(),
+             " tensors that make speech (talker and what follows it) are not read: this model answers in text");
+  if (!unread.heads.empty())
+    log_info("the checkpoint's ", unread.heads.size(), " tensors of heads for other tasks (", unread.heads.front(),
+             ", ...) are not read");
+  if (!unread.ahead.empty() && !model.guess_head())
+    log_info("the checkpoint's ", unread.ahead.size(), " tensors of layers that guess tokens ahead (",
+             unread.ahead.front(), ", ...) are not read: nothing is guessed by them");
+}
+
+void require_guess_head(Model& model, const std::vector<std::string>& missing) {
+  std::string name;
+  model.visit_modules([&](const std::string& at, Module& module) {
+    if (&module == model.guess_head()) name = model.disk_form().disk_name(at + ".");
+  });
+  for (const std::string& tensor : missing)
+    require(name.empty() || !tensor.starts_with(name), Fault::Model,
+            "the files hold no head that guesses tokens ahead: ", tensor,
+            " is missing. Take a checkpoint that has it, or guess from the text: {\"method\": \"ngram\"}");
+}
+
+}  // namespace apus
