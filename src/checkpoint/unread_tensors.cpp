@@ -27,7 +27,8 @@ bool is_speech(const std::string& name) {
 
 // Of the layers that guess tokens ahead: by their own name, or behind the last one.
 bool guesses_ahead(const Model& model, const std::string& name) {
-  if (name.starts_with("mtp.") || name.find(".mtp.") != std::string::npos) return true;
+  for (const char* outside : {"mtp.", "mtp_layers."})
+    if (("." + name).find(str(".", outside)) != std::string::npos) return true;
   const ModelShape& shape = model.shape();
   for (int64_t i = shape.layers; i < shape.layers + shape.unread_layers; ++i)
     if (name.starts_with(model.layer_name(i) + ".")) return true;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/line_editor.h"
 #include "base/lines.h"
 #include "base/log.h"
@@ -141,7 +142,10 @@ void ChatRun::ask(const std::string& line) {
       turn->unseen += turn->answer.push(e);
       turn->changed.notify_one();
     };
+    const EngineStats before = in_.engine->stats();
+    const Stopwatch watch;
     signal = stream(turn, in_.engine->submit(std::move(request)));
+    tell_drafts(before, in_.engine->stats(), watch.seconds());
   } catch (const Error& e) {
     if (e.at.fault != Fault::Data && e.at.fault != Fault::Usage) throw;
     log_error(e.what());

@@ -192,7 +192,7 @@ int RowRun::run() {
   progress.finish();
   if (rows_.processes > 1) return join(watch.seconds());
   book_.finish(watch.seconds());
-  tell_drafts(in_);
+  tell_drafts({}, in_.engine->stats(), watch.seconds());
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -280,7 +281,7 @@ ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
 
 // The small model that guesses (--draft_model): its tokens are those of the other model.
 std::shared_ptr<const Model> load_draft(const ModelOptions& model, const std::string& asked, at::ScalarType dtype,
-                                        const Tokenizer& tokenizer) {
+                                        const Tokenizer& tokenizer, const EngineOptions& engine) {
   require(ModelOptions::is_model(asked), Fault::Usage, "--draft_model ", asked,
           " is neither a folder nor a GGUF file here, nor a hub's id");
   const std::string dir = model.fetched_model(asked, /*weights=*/true, "--draft_model");
@@ -292,7 +293,7 @@ std::shared_ptr<const Model> load_draft(const ModelOptions& model, const std::st
   ModelOptions small = model;
   small.model = dir, small.model_type.reset(), small.task_type = "causal_lm";
   small.torch_dtype = float_type_name(dtype);
-  return load_for_inference(small, "").model;
+  return load_for_inference(small, "", {}, &engine).model;
 }
 
 void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptions& prompt) {
@@ -304,11 +305,13 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
 }
 }  // namespace
 
-void tell_drafts(const Inference& in) {
-  const EngineStats s = in.engine->stats();
-  if (s.drafted_tokens == 0) return;
-  log_info("of ", s.drafted_tokens, " tokens that were guessed ", s.accepted_tokens, " were right (",
-           100 * s.accepted_tokens / s.drafted_tokens, " %); ", s.generated_tokens, " tokens in ", s.steps, " passes");
+void tell_drafts(const EngineStats& before, const EngineStats& s, double seconds) {
+  const int64_t guessed = s.drafted_tokens - before.drafted_tokens, right = s.accepted_tokens - before.accepted_tokens,
+                tokens = s.generated_tokens - before.generated_tokens;
+  if (guessed == 0) return;
+  log_info("of ", guessed, " tokens that were guessed ", right, " were right (", 100 * right / guessed, " %); ", tokens,
+           " tokens in ", s.steps - before.steps, " passes, ",
+           std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-3)), " token/s");
 }
 
 void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row) {
@@ -409,7 +412,7 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
     hooks.guess_head = load_eagle(model.fetched_model(spec.draft.model, /*weights=*/true, "--speculative_config"),
                                   from->model->shape(), in.loaded.dtype, in.loaded.device.device);
   if (spec.draft.by == DraftSpec::By::Model)
-    hooks.draft = load_draft(model, spec.draft.model, in.loaded.dtype, *in.tokenizer);
+    hooks.draft = load_draft(model, spec.draft.model, in.loaded.dtype, *in.tokenizer, engine);
   hooks.read_off = reading_of(model, task.words, *in.tokenizer);
   from->ranks = ranks;
   if (ranks && ranks->shares_parts()) hooks.line = std::make_shared<StepLine>(ranks->line());

@@ -69,8 +69,8 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {},
                          const quant::Wish& quantise = {}, AnswerRanks* ranks = nullptr);
 
-// How many guesses were right, where any were made (--num_speculative_tokens).
-void tell_drafts(const Inference& in);
+// How many guesses were right, where any were made (--num_speculative_tokens), and how fast the answers came.
+void tell_drafts(const EngineStats& before, const EngineStats& after, double seconds);
 
 // Prompt and media of a request: the question of a row with its images, videos and sounds.
 void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row);

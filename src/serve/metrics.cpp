@@ -82,14 +82,17 @@ Json ServerMetrics::statistics(const EngineStats& e) {
   const std::lock_guard lock(mutex_);
   if (answered_ == std::exchange(told_, answered_)) return {};
   const double runtime = since_.seconds();
-  return {{"num_prompt_tokens", e.prompt_tokens},
-          {"num_generated_tokens", e.generated_tokens},
-          {"num_samples", answered_},
-          {"runtime", runtime},
-          {"samples/s", static_cast<double>(answered_) / runtime},
-          {"tokens/s", static_cast<double>(e.generated_tokens) / runtime},
-          {"running", e.running},
-          {"waiting", e.waiting}};
+  Json all = {{"num_prompt_tokens", e.prompt_tokens},
+              {"num_generated_tokens", e.generated_tokens},
+              {"num_samples", answered_},
+              {"runtime", runtime},
+              {"samples/s", static_cast<double>(answered_) / runtime},
+              {"tokens/s", static_cast<double>(e.generated_tokens) / runtime},
+              {"running", e.running},
+              {"waiting", e.waiting}};
+  if (e.drafted_tokens > 0)
+    all.update({{"num_drafted_tokens", e.drafted_tokens}, {"num_accepted_tokens", e.accepted_tokens}});
+  return all;
 }
 
 }  // namespace apus

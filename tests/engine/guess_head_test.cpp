@@ -24,16 +24,20 @@ namespace {
 struct Case {
   const char *model, *prefix, *layer, *token_norm, *state_norm, *join, *end_norm;
   int64_t like;
-  bool from_one;  // weights of norms are told from 1
+  bool from_one = false;  // weights of norms are told from 1
+  bool state_first = false;
+  const char* type = nullptr;  // the checkpoint is of this family's too
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 
 const Case kCases[] = {
-    {"deepseek_v3", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 2, false},
-    {"glm4_moe", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 2, false},
-    {"bailing_moe", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "final_layernorm", 2, false},
+    {"deepseek_v3", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 2},
+    {"glm4_moe", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 2},
+    {"bailing_moe", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "final_layernorm", 2},
     {"qwen3_next", "mtp.", "layers.0.", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm", 3, true},
     {"qwen3_5_text", "mtp.", "layers.0.", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm", 3, true},
+    {"qwen2", "model.mtp_layers.0.", "", "token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm", 2,
+     false, true, "mimo"},
 };
 
 // A decoder whose head's guesses are written down.
@@ -63,6 +67,7 @@ class OwnHead : public ::testing::TestWithParam<Case> {
   OwnHead() : dir(golden::models() / GetParam().model / "checkpoint") {
     Json config = read_model_config(dir);
     config["num_nextn_predict_layers"] = 1;
+    if (GetParam().type) config["model_type"] = GetParam().type, config["architectures"] = {"MiMoForCausalLM"};
     model = std::make_unique<Watched>(describe_model(config));
     at::manual_seed(3);
     load_weights(*model, TensorFolder(dir),
@@ -119,8 +124,9 @@ TEST_P(OwnHead, JoinsATokenWithTheStateBefore) {
   const at::Tensor state_TD = at::randn({7, model->shape().hidden}).to(golden::device());
   Step step = packed_step({4, 3}, golden::device());
   const at::Tensor got_TD = model->spy.states(*model, next, state_TD, step);
-  const at::Tensor both_TD =
-      at::cat({normed(c.token_norm, model->embed(next, step)), normed(c.state_norm, state_TD)}, 1);
+  const at::Tensor token_TD = normed(c.token_norm, model->embed(next, step)),
+                   before_TD = normed(c.state_norm, state_TD),
+                   both_TD = c.state_first ? at::cat({before_TD, token_TD}, 1) : at::cat({token_TD, before_TD}, 1);
   const at::Tensor wanted_TD = normed(c.end_norm, model->layer(c.like, both_TD.mm(param(c.join).t()), step));
   EXPECT_LT((got_TD - wanted_TD).abs().max().item<double>(), 1e-4);
 }
