@@ -33,7 +33,7 @@ AdapterFile::AdapterFile(const std::filesystem::path& path, const LoraConfig& co
 
 std::optional<std::pair<at::Tensor, at::Tensor>> AdapterFile::shared_matrices() const {
   if (!file_->entries().count(kSharedA) || !file_->entries().count(kSharedB)) return std::nullopt;
-  return std::pair(file_->tensor(kSharedA), file_->tensor(kSharedB));
+  return std::pair(file_->tensor(kSharedA).clone(), file_->tensor(kSharedB).clone());
 }
 
 void AdapterFile::unstack(const std::string& name, const TensorEntry& entry, const LoraConfig& config) {

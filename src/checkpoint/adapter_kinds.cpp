@@ -141,6 +141,7 @@ void read_vera(const Json& json, const std::string& where, LoraConfig& c) {
 
 Json vera_json(Json lora, const LoraConfig& c) {
   Json out = common_settings(lora);
+  out.erase("exclude_modules");
   out["d_initial"] = c.vera.first_d, out["fan_in_fan_out"] = false, out["init_weights"] = initial_values(c);
   out["projection_prng_key"] = c.vera.key, out["r"] = c.r, out["save_projection"] = c.vera.saves;
   out["vera_dropout"] = c.dropout;

@@ -86,7 +86,7 @@ void Vera::begin(Adaptable& /*layer*/, const std::string& how, uint64_t seed, at
 void Vera::settle(const at::Tensor& /*weight*/, at::ScalarType type) {
   at::NoGradGuard no_grad;
   const auto [a, b] = factors();
-  settled_ = {a.to(type), b.to(type)};
+  settled_ = {a.to(type).contiguous(), b.to(type)};
 }
 
 }  // namespace apus
