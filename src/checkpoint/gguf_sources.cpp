@@ -130,9 +130,10 @@ void refuse(std::vector<std::string> unknown) {
 }
 
 // The tensors under the model's own names, of which the folder's form has as many as any.
-std::map<std::string, Held> by_own_names(const fs::path& folder, const std::vector<DiskForm>& forms,
+std::map<std::string, Held> by_own_names(const fs::path& folder, std::vector<DiskForm> forms,
                                          const std::function<bool(const std::string&)>& known) {
   const Shapes shapes = shapes_in(folder);
+  if (forms.empty()) forms.emplace_back();  // names are the model's own
   std::map<std::string, Held> best;
   int64_t most = -1;
   for (const DiskForm& form : forms) {
@@ -165,7 +166,8 @@ void add_sources(GgufSettings& settings, const DecoderSpec& spec, const fs::path
   std::map<std::string, Held> all;
   if (const GgufTowerFamily* seeing = settings.seeing) {
     const auto named = by_own_names(folder, disk_forms_of(settings.whole), [&](const std::string& own) {
-      return !text_name(own, seeing->tower).empty() || !places_in_file(own, seeing->tower.form).empty();
+      const std::string name = text_name(own, seeing->tower);
+      return !places_in_file(name.empty() ? own : name, name.empty() ? seeing->tower.form : form).empty();
     });
     for (const auto& [own, held] : named)
       if (const std::string name = text_name(own, seeing->tower); !name.empty())

@@ -59,6 +59,9 @@ GgufTowerSettings gguf_tower_settings(const GgufSettings& settings, const fs::pa
                                   {"general.name", name},
                                   {"clip.projector_type", tower.projector}})
     writer.plain(key, GgufValue::text(text));
+  constexpr int64_t kF16 = 1, kBF16 = 32;  // as files number them; 0: F32
+  writer.plain("general.file_type", GgufValue::u32(type == GgmlType::BF16 ? kBF16 : type == GgmlType::F16 ? kF16 : 0));
+  writer.plain("general.quantization_version", GgufValue::u32(2));
   writer.own("has_vision_encoder", GgufValue::flag(true));
   writer.whole("vision.projection_dim", settings.sizes.hidden);
   add_pixels(writer, preprocessor_in(folder));

@@ -70,7 +70,7 @@ std::string markdown(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string gguf_of(const Family& family) {
-  if (!family.gguf_tower.projector.empty()) return family.gguf_tower.architecture + " and mmproj";
+  if (!family.gguf_tower.projector.empty()) return family.gguf_tower.architecture + ", mmproj";
   return family.gguf.architecture.empty() ? "no" : family.gguf.architecture;
 }
 }  // namespace
