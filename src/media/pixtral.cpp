@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixtral and Mistral 3: a picture near its own size in patches, row by row, with a token behind each row.
+// Pixtral and Mistral 3: a picture near its own size in patches, row by row, with a token behind each row; LightOnOCR,
+// without such tokens.
 #include <algorithm>
 
 #include "base/error.h"
@@ -15,9 +16,9 @@ class PixtralProcessor : public MediaProcessor {
       : MediaProcessor(c.max_pixels),
         scale_(pixel_scale(c.preprocessor, kClipScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
-        token_(c.token("[IMG]", c.config.contains("image_token_id") ? "image_token_id" : "image_token_index")),
-        break_(c.token("[IMG_BREAK]", "")),
-        end_(c.token("[IMG_END]", "")) {
+        marked_(c.config.value("model_type", "") != "lighton_ocr"),
+        token_(c.token(text(), c.config.contains("image_token_id") ? "image_token_id" : "image_token_index")) {
+    if (marked_) marks_ = {c.token("[IMG_BREAK]", ""), c.token("[IMG_END]", "")};
     form_ = {of_tower(c, "patch_size", 16), 1, 1};
     if (const auto merge = c.config.find("spatial_merge_size"); merge != c.config.end() && merge->is_number_integer())
       form_.merge = merge->get<int64_t>();
@@ -38,7 +39,11 @@ class PixtralProcessor : public MediaProcessor {
     };
     return {fitted(size.width), fitted(size.height)};
   }
-  std::vector<int32_t> media_tokens() const override { return {token_, break_, end_}; }
+  std::vector<int32_t> media_tokens() const override {
+    std::vector<int32_t> all = marks_;
+    all.push_back(token_);
+    return all;
+  }
 
  protected:
   std::vector<Image> seen(const Image& image) const override {
@@ -52,20 +57,24 @@ class PixtralProcessor : public MediaProcessor {
     std::vector<int32_t> run;
     for (int64_t row = 0; row < height; row += form_.merge) {
       run.insert(run.end(), static_cast<size_t>(width / form_.merge), token_);
-      run.push_back(row + form_.merge < height ? break_ : end_);
+      if (marked_) run.push_back(marks_[row + form_.merge < height ? 0 : 1]);
     }
-    return {content, "[IMG]", token_, {std::move(run)}};
+    return {content, text(), token_, {std::move(run)}};
   }
 
  private:
+  const char* text() const { return marked_ ? "[IMG]" : "<|image_pad|>"; }
+
   PixelScale scale_;
   Filter filter_;
-  int32_t token_, break_, end_;
+  bool marked_;
+  int32_t token_;
+  std::vector<int32_t> marks_ = {};  // behind a row, and behind the last one
   PatchForm form_;
   int64_t longest_ = 1024;
 };
 
-const RegisterMediaFamily pixtral({"mistral3"},
+const RegisterMediaFamily pixtral({"mistral3", "lighton_ocr"},
                                   [](const MediaCheckpoint& c) { return std::make_shared<PixtralProcessor>(c); });
 
 }  // namespace

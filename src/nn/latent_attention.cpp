@@ -67,15 +67,17 @@ LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const St
   const at::Tensor small_q_TC = q_ ? at::Tensor() : (*q_norm_)((*q_a_)(x_TD, s));
   const at::Tensor q_TNH = (q_ ? (*q_)(x_TD, s) : (*q_b_)(small_q_TC, s)).view({tokens, spec_.heads, -1});
   const at::Tensor small_and_key = kv_a_(x_TD, s);
-  at::Tensor q = q_TNH.narrow(2, form_.still, form_.turned),
+  at::Tensor q = q_TNH.narrow(2, form_.still, form_.turned), still = q_TNH.narrow(2, 0, form_.still),
              k = small_and_key.narrow(1, form_.rank, form_.turned).unsqueeze(1);
   if (spec_.turn >= 0) {
     const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
     if (spec_.neighbours) q = neighbours_apart(q, form_.turned), k = neighbours_apart(k, form_.turned);
     std::tie(q, k) = ops::rope(q.contiguous(), k.contiguous(), turn.cos, turn.sin);
+    const auto grown = [&](const at::Tensor& x) { return x * turn.query_T.to(x.scalar_type()).view({-1, 1, 1}); };
+    if (turn.query_T.defined()) q = grown(q), still = grown(still);
   }
-  Inputs in{q_TNH.narrow(2, 0, form_.still), std::move(q),
-            kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous()), std::move(k)};
+  Inputs in{std::move(still), std::move(q), kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous()),
+            std::move(k)};
   if (index_) in.index = index_->made(x_TD, small_q_TC, s.turns[static_cast<size_t>(spec_.turn)], s);
   return in;
 }

@@ -99,7 +99,9 @@ def asked(description, kind, fill):
     wanted = json.load(open(args.config, encoding="utf-8"))
     torch.manual_seed(args.seed)
     config = CONFIG_MAPPING[wanted["model_type"]](**{k: v for k, v in wanted.items() if k not in ("model_type", "architectures")})
-    model = kind.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    # Some text parts are models of their own that no Auto class knows.
+    make = kind.from_config if type(config) in kind._model_mapping else getattr(transformers, wanted["architectures"][0])._from_config
+    model = make(config, dtype=torch.float32, attn_implementation="eager").eval()
     fill(model)
     return args, wanted, config, model
 

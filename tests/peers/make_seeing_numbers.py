@@ -41,6 +41,8 @@ def random_weights(model):
 
 def merge_of(vision):
     """Patches a side of what becomes one row; None where pictures do not come as patches with their number in time, height and width."""
+    if hasattr(vision, "window_kernel_size"):
+        return 4  # 2 x 2 among the blocks, and again behind them
     return getattr(vision, "spatial_merge_size", None) or getattr(vision, "merge_kernel_size", [None])[0]
 
 
@@ -56,8 +58,9 @@ def patches_of(config, time, height, width):
     return torch.randn(count, 3, side, side), grid  # line after line
 
 
-# transformers 5.24 writes some of Kimi's tensors under names that no other program reads; those of Kimi-VL's files.
-HUB_NAMES = {"language_model.model.blocks.": "language_model.model.layers.", "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed.",
+# transformers 5.24 writes some tensors of Kimi and Qianfan-OCR under names that no other program reads; those of their files.
+HUB_NAMES = {"language_model.model.encoder.layers.": "language_model.model.layers.",
+             "language_model.model.blocks.": "language_model.model.layers.", "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed.",
              "model.mm_projector.pre_norm": "multi_modal_projector.pre_norm", "mm_projector.pre_norm": "multi_modal_projector.pre_norm",
              "mm_projector.proj.0": "multi_modal_projector.linear_1", "mm_projector.proj.2": "multi_modal_projector.linear_2"}
 
@@ -99,12 +102,13 @@ def pictures_of(config, number):
     """What a processor makes of one picture, under the names of the model's arguments."""
     vision, size = config.vision_config, SIZES[number]
     if has_grids(config):
-        return dict(zip(("pixel_values", "image_grid_thw"), patches_of(config, 1, *size)))
+        more = 2 if merge_of(vision) == 4 else 1
+        return dict(zip(("pixel_values", "image_grid_thw"), patches_of(config, 1, *(more * n for n in size))))
     if vision.model_type == "pixtral":
         step = vision.patch_size * getattr(config, "spatial_merge_size", 1)
         height, width = size[0] // 2 * step, size[1] // 2 * step
         return {"pixel_values": torch.randn(1, 3, height, width), "image_sizes": torch.tensor([[height, width]])}
-    side = vision.image_size
+    side = vision.image_size[0] if isinstance(vision.image_size, (list, tuple)) else vision.image_size
     if hasattr(config, "image_grid_pinpoints"):
         height, width = size[0] * 5 + 1, size[1] * 5
         tiles = transformers.models.llava_next.modeling_llava_next.image_size_to_num_patches(
@@ -125,8 +129,17 @@ def together(parts):
     return out
 
 
+def as_arguments(model, given):
+    """Of MiniCPM-V: patches side by side in one strip, and sizes without time."""
+    if "image_grid_thw" not in given or model.config.model_type != "minicpmv4_6":
+        return given
+    patches = given["pixel_values"]
+    strip = patches.permute(1, 2, 0, 3).reshape(1, patches.shape[1], patches.shape[2], -1)
+    return {"pixel_values": strip, "target_sizes": given["image_grid_thw"][:, 1:].int()}
+
+
 def features_of(model, pictures):
-    made = model.model.get_image_features(**pictures, return_dict=True).pooler_output
+    made = model.model.get_image_features(**as_arguments(model, pictures), return_dict=True).pooler_output
     return list(made)
 
 
@@ -134,7 +147,7 @@ class Run:
     def __init__(self, model, config):
         self.model, self.token = model, config.image_token_id
         self.whole = config.model_type == "gemma3"
-        self.placed = has_grids(config) and hasattr(model.model, "get_rope_index")
+        self.placed = has_grids(config) and hasattr(model.model, "get_rope_index") and config.model_type != "exaone4_5"
 
     def kinds_of(self, row, given):
         """Of each token: 0 words, 1 pictures, 2 videos, which have the pictures' token."""
@@ -155,7 +168,7 @@ class Run:
             given["mm_token_type_ids"] = self.kinds_of(row, given)
         last = []
         hook = self.model.get_output_embeddings().register_forward_pre_hook(lambda m, args: last.append(args[0]))
-        out = self.model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **given)
+        out = self.model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **as_arguments(self.model, given))
         hook.remove()
         return out.logits[0], last[0][0]
 
@@ -290,6 +303,9 @@ def main():
     model.to(torch.bfloat16).save_pretrained(checkpoint, safe_serialization=True)
     if config.model_type == "kimi_k25":
         write_as_kimi_vl(checkpoint)
+    if config.model_type == "qianfan_ocr":
+        weights = os.path.join(checkpoint, "model.safetensors")
+        save_file(hub_names(load_file(weights)), weights, {"format": "pt"})
     if os.path.exists(os.path.join(checkpoint, "generation_config.json")):
         os.remove(os.path.join(checkpoint, "generation_config.json"))
     save_file(tensors, os.path.join(args.folder, "golden.safetensors"))

@@ -12,15 +12,8 @@ namespace {
 DecoderSpec read_chat(const Config& c) {
   const Config vision = part_of(c, "vision_config");
   VisionSpec tower = read_intern_tower(vision, {3200, 48, 25, 12800, 224, "rms_norm"});
-  tower.name = "vision_model", tower.merger = "mlp1";
+  use_first_names(tower, vision.flag("qk_normalization", true));
   tower.qkv_bias = vision.flag("qkv_bias", false);
-  tower.qk_norm.eps = tower.norm.eps;  // transformers' layout has a number of its own
-  VisionNames& n = tower.names;
-  n.patches = "embeddings.patch_embedding", n.first = "embeddings.class_embedding";
-  n.table = "embeddings.position_embedding", n.blocks = "encoder.layers";
-  n.scale1 = "ls1", n.scale2 = "ls2";
-  if (vision.flag("qk_normalization", true)) n.q_norm = "attn.q_norm", n.k_norm = "attn.k_norm";
-  n.merger_norm = "0", n.merger_in = "1", n.merger_out = "3";
   // Tiles of another size than the tower's own come by INPUT_SIZE or force_image_size: positions are interpolated.
   const Json* layer = c.find("select_layer");
   require(c.text("ps_version", "v1") == "v2" && (!layer || *layer == -1), Fault::Model,

@@ -15,11 +15,7 @@ DecoderSpec read(const Config& c) {
   require(tower.tile == 0, Fault::Model, "config.json: vision_config: only the model_type 'pixtral' is supported here");
   const Json* layer = c.find("vision_feature_layer");
   require(!layer || *layer == -1, Fault::Model, "config.json: only vision_feature_layer -1 is supported");
-  use_two_layers(c, tower, text.shape.hidden, false);
-  tower.merge = c.integer("spatial_merge_size", 2), tower.cells = CellForm::ByNumber;
-  require(tower.merge > 0, Fault::Model, "config.json: spatial_merge_size must be above 0");
-  tower.merger_norm = NormSpec{NormKind::Rms, text.norm.eps};
-  tower.names.merger_norm = "norm", tower.names.merger_cells = "patch_merger.merging_layer";
+  use_merged_squares(c, tower, text);
   text.tied = c.flag("tie_word_embeddings", part_of(c, "text_config").flag("tie_word_embeddings", true));
   return with_tower(c, std::move(text), std::move(seeing));
 }

@@ -39,6 +39,17 @@ VisionSpec read_intern_tower(const Config& v, const InternTowerDefaults& d) {
   return s;
 }
 
+void use_first_names(VisionSpec& tower, bool normed) {
+  tower.name = "vision_model", tower.merger = "mlp1";
+  tower.qk_norm.eps = tower.norm.eps;  // transformers' layout has a number of its own
+  VisionNames& n = tower.names;
+  n.patches = "embeddings.patch_embedding", n.first = "embeddings.class_embedding";
+  n.table = "embeddings.position_embedding", n.blocks = "encoder.layers";
+  n.scale1 = "ls1", n.scale2 = "ls2";
+  if (normed) n.q_norm = "attn.q_norm", n.k_norm = "attn.k_norm";
+  n.merger_norm = "0", n.merger_in = "1", n.merger_out = "3";
+}
+
 DecoderSpec with_intern_tower(const Config& c, DecoderSpec spec, VisionSpec tower, int64_t token,
                               std::vector<std::string> language, std::vector<DiskForm> forms) {
   const double ratio = c.number("downsample_ratio", 0.5);

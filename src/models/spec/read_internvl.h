@@ -19,6 +19,9 @@ struct InternTowerDefaults {
 
 VisionSpec read_intern_tower(const Config& vision, const InternTowerDefaults& defaults);
 
+// As OpenGVLab calls its parts. `normed`: queries and keys have norms.
+void use_first_names(VisionSpec& tower, bool normed);
+
 // `text` with this tower. `token` stands for an image; `language` are beginnings of names in the text part.
 DecoderSpec with_intern_tower(const Config& c, DecoderSpec text, VisionSpec tower, int64_t token,
                               std::vector<std::string> language, std::vector<DiskForm> forms);

@@ -172,6 +172,14 @@ void use_two_layers(const Config& c, VisionSpec& tower, int64_t out, bool bias) 
   tower.names.merger_norm = nullptr, tower.names.merger_in = "linear_1", tower.names.merger_out = "linear_2";
 }
 
+void use_merged_squares(const Config& c, VisionSpec& tower, const DecoderSpec& text) {
+  use_two_layers(c, tower, text.shape.hidden, false);
+  tower.merge = c.integer("spatial_merge_size", 2), tower.cells = CellForm::ByNumber;
+  require(tower.merge > 0, Fault::Model, "config.json: spatial_merge_size must be above 0");
+  tower.merger_norm = NormSpec{NormKind::Rms, text.norm.eps};
+  tower.names.merger_norm = "norm", tower.names.merger_cells = "patch_merger.merging_layer";
+}
+
 namespace {
 struct TextDefaults {
   const char* type;

@@ -27,6 +27,8 @@ void use_last_norm(VisionSpec& tower);
 void use_feature_layer(const Config& config, VisionSpec& tower, int64_t unsaid);
 // Two linear layers, linear_1 and linear_2 (projector_hidden_act, multimodal_projector_bias).
 void use_two_layers(const Config& config, VisionSpec& tower, int64_t out, bool bias = true);
+// Squares of patches become one row behind a norm, then come two linear layers, as in Mistral 3 (spatial_merge_size).
+void use_merged_squares(const Config& config, VisionSpec& tower, const DecoderSpec& text);
 
 // text_config, with the sizes that its class in transformers takes where the file leaves them out (the files of the
 // first models do); everything below `model.language_model`. `type`: where it has no model_type.
