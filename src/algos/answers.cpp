@@ -139,7 +139,7 @@ AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
   for (const std::string& model : o_.rewards.reward_model) names_.push_back(reward_model_name(model, names_));
   if (!o_.servers.stop_words.empty()) stop_ = {.tokenizer = tokenizer_, .texts = o_.servers.stop_words};
   if (o_.environment.several_turns()) {
-    environment_ = make_environment(o_.environment, plugins_);
+    environment_ = make_environment(o_.environment, plugins_, {setting.chat, sampling_.stop_ids});
     names_.push_back(reward_model_name(environment_shown(o_.environment.environment_name()), names_));
     weights_.push_back(1);
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -15,12 +16,13 @@
 #include "base/nearest.h"
 #include "checkpoint/adapter_card.h"
 #include "checkpoint/adapter_file.h"
+#include "checkpoint/attach.h"
 #include "checkpoint/file_names.h"
-#include "checkpoint/make_delta.h"
 #include "checkpoint/names.h"
 #include "checkpoint/tables.h"
 #include "dist/mesh.h"
 #include "nn/parts.h"
+#include "nn/vera.h"
 #include "ops/quantised.h"
 #include "tensor/safetensors.h"
 #include "tensor/weight_files.h"
@@ -32,87 +34,11 @@ namespace {
 
 const std::string kWeights = single_file(kAdapterWeights);
 
-void each_adaptable(Module& model, const std::function<void(const std::string&, Adaptable&)>& f) {
-  model.visit_modules([&](const std::string& name, Module& module) {
-    if (auto* layer = dynamic_cast<Adaptable*>(&module)) f(name, *layer);
-  });
-}
-
-using DeltaOf = std::function<void(const std::string&, Adaptable&, TrainedDelta&)>;
-void each_delta(Module& model, const std::string& adapter, const DeltaOf& f) {
-  each_adaptable(model, [&](const std::string& name, Adaptable& layer) {
-    const auto found = layer.adapters().find(adapter);
-    if (found == layer.adapters().end()) return;
-    if (auto* delta = dynamic_cast<TrainedDelta*>(found->second)) f(name, layer, *delta);
-  });
-}
-
 void each_lora(Module& model, const std::string& adapter,
                const std::function<void(const std::string&, Adaptable&, Lora&)>& f) {
   each_delta(model, adapter, [&](const std::string& name, Adaptable& layer, TrainedDelta& delta) {
     if (auto* lora = dynamic_cast<Lora*>(&delta)) f(name, layer, *lora);
   });
-}
-
-// Factors are cut as the weight that they change: A [r, in] along its inputs, everything else along its outputs. They
-// are where it is.
-void cut_like(Lora& lora, Adaptable& layer) {
-  for (const Cut& of_weight : layer.weight().cuts) {
-    if (of_weight.axis == Axis::DpShard) continue;  // every parameter has that cut of its own
-    if (leaves_whole(of_weight)) {
-      lora.visit([&](const std::string&, Param& p) { p.cuts.insert(p.cuts.end() - 1, of_weight); });
-      continue;
-    }
-    const bool stage = of_weight.axis == Axis::Pp, outputs = stage || (of_weight.dim == 0) != layer.sides().looks_up;
-    Cut cut = of_weight;
-    cut.dim = outputs ? 0 : 1;
-    std::vector<Param*> factors =
-        outputs ? std::vector<Param*>{&lora.b(), lora.magnitude(), lora.shift()} : std::vector<Param*>{&lora.a()};
-    if (stage) factors.push_back(&lora.a());
-    for (Param* p : factors)
-      if (p) p->cuts.insert(p->cuts.end() - 1, cut);
-  }
-}
-
-// Ranks that hold parts of a weight hold parts of its change, which only LoRA's factors can be cut into.
-void place_beside(TrainedDelta& delta, Adaptable& layer, const std::string& module, const Model& model,
-                  const LoraConfig& config) {
-  if (auto* lora = dynamic_cast<Lora*>(&delta)) return cut_like(*lora, layer);
-  for (const Cut& cut : layer.weight().cuts)
-    require(cut.axis == Axis::DpShard || !model.mesh() || model.mesh()->size(cut.axis) == 1, Fault::Usage,
-            adapter_title(config), " on ", module,
-            ", which ranks share out, is not available: train with --tuner_type lora, or without "
-            "--tensor_model_parallel_size, --expert_model_parallel_size and --pipeline_model_parallel_size");
-}
-
-// Whether ranks share out the inputs of a layer, and sum what each multiplies: the bias is added behind that.
-bool sums_over_ranks(Adaptable& layer, const Model& model) {
-  const MeshView* const mesh = model.mesh();
-  const std::vector<Cut>& cuts = layer.weight().cuts;
-  return mesh && !layer.sides().looks_up && std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
-           return cut.dim == 1 && cut.axis != Axis::DpShard && mesh->size(cut.axis) > 1;
-         });
-}
-
-// Attaches empty factors wherever the config says. The identity of a layer for dropout is its place in the order.
-std::vector<std::string> attach(Model& model, const LoraConfig& config, const std::string& name) {
-  std::vector<std::string> attached;
-  uint64_t id = 0;
-  each_adaptable(model, [&](const std::string& module, Adaptable& layer) {
-    const auto sides = layer.sides();
-    if (!sides.looks_up) ++id;
-    if (!config.targets(module) || config.saves(module)) return;
-    const bool sums = sums_over_ranks(layer, model);
-    require(!config.lora_bias || !sums, Fault::Usage, "lora_bias on ", module,
-            " is not available with --tensor_model_parallel_size: each of the ranks that sum its output would add it");
-    auto delta = make_delta(
-        config,
-        {.module = module, .sides = sides, .id = sides.looks_up ? 0 : id, .bias = sums ? nullptr : layer.bias()});
-    place_beside(*delta, layer, module, model, config);
-    layer.attach(name, std::move(delta));
-    attached.push_back(module);
-  });
-  return attached;
 }
 
 // Factors change one of two tied tensors only, as in PEFT.
@@ -261,7 +187,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   freeze(model);
   Adapter adapter{.name = name, .config = std::move(config), .saved_params = {}, .taken_out = {}};
   check_stacked(model, adapter.config);
-  const auto attached = attach(model, adapter.config, name);
+  const auto attached = attach_changes(model, adapter.config, name);
   require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
           adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
           "; the model has ", join(all_linear_suffixes(linear_modules(model))));
@@ -312,7 +238,7 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   const AdapterFile file(weights, adapter.config);
   file.complete(adapter.config);
   freeze(model);
-  attach(model, adapter.config, name);
+  attach_changes(model, adapter.config, name, &file);
   const auto saved = saved_in(file, adapter.config);
   adapter.saved_params = own_saved_params(model, adapter.config, keys_of(saved));
   attach_token_rows(model, adapter.config, name, at::kFloat);
@@ -419,6 +345,8 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   };
   each_delta(model, adapter.name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
     delta.visit(put, name_in_file(adapter.config, module));
+    if (auto* vera = dynamic_cast<Vera*>(&delta))
+      if (const auto shared = file.shared_matrices()) vera->shared().put(shared->first, shared->second);
   });
   each_token_rows(model, adapter.name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
     rows.visit(put, kAdapterPrefix + module);
@@ -435,7 +363,10 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   at::NoGradGuard no_grad;
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   LoraConfig config = adapter.config;
+  std::map<std::string, at::Tensor> shared;
   each_delta(model, adapter.name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
+    if (auto* vera = dynamic_cast<Vera*>(&delta); vera && config.vera.saves)
+      std::tie(shared[kSharedA], shared[kSharedB]) = vera->shared().on(at::kCPU);
     const auto taken = adapter.taken_out.find(module);
     delta.visit(
         [&](const std::string& n, Param& p) {
@@ -464,6 +395,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
       tensors.emplace_back(saved_name(model, adapter, n), gathered(p, model.mesh()));
   });
   if (model.mesh() && !model.mesh()->layout().first()) return;
+  tensors.insert(tensors.end(), shared.begin(), shared.end());
   stack_factors(tensors, config);
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const fs::path files = adapter_folder(dir, config);

@@ -19,7 +19,9 @@ std::string names(const Json& value) {
 std::string size_of(const LoraConfig& c) {
   if (c.kind == "boft" && c.boft.block_size > 0) return str("Blocks of ", c.boft.block_size);
   if (c.kind == "boft") return str(c.boft.block_num, " blocks");
-  return str("Rank ", c.r, c.kind == "bone" ? "" : str(", alpha ", Json(c.alpha).dump()));
+  if (c.kind == "ia3") return "A factor for each number";
+  if (c.kind == "fourierft") return str(c.fourier.frequencies, " frequencies");
+  return str("Rank ", c.r, c.kind == "bone" || c.kind == "vera" ? "" : str(", alpha ", Json(c.alpha).dump()));
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ struct LoraConfig {
   AdaLoraSettings adalora;
   BoftSettings boft;
   FourierSettings fourier;
+  VeraSettings vera;
   // IA3: layers whose inputs are scaled, by the ends of their names, or an expression for the whole name.
   std::vector<std::string> feedforward_modules;
   std::string feedforward_regex;

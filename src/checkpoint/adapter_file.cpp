@@ -27,7 +27,13 @@ std::vector<std::string> sides_of(const std::string& stack) {
 
 AdapterFile::AdapterFile(const std::filesystem::path& path, const LoraConfig& config)
     : file_(SafetensorsFile::open(path)) {
-  for (const auto& [name, entry] : file_->entries()) unstack(name, entry, config);
+  for (const auto& [name, entry] : file_->entries())
+    if (name != kSharedA && name != kSharedB) unstack(name, entry, config);
+}
+
+std::optional<std::pair<at::Tensor, at::Tensor>> AdapterFile::shared_matrices() const {
+  if (!file_->entries().count(kSharedA) || !file_->entries().count(kSharedB)) return std::nullopt;
+  return std::pair(file_->tensor(kSharedA).clone(), file_->tensor(kSharedB).clone());
 }
 
 void AdapterFile::unstack(const std::string& name, const TensorEntry& entry, const LoraConfig& config) {

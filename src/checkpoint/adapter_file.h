@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 namespace apus {
 
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
+inline constexpr const char *kSharedA = "base_model.vera_A", *kSharedB = "base_model.vera_B";
 
 class AdapterFile {
  public:
@@ -28,6 +30,8 @@ class AdapterFile {
   // Those of stacked experts under the names that they have with factors of their own, gate and up with the same A.
   const std::map<std::string, TensorEntry>& entries() const { return entries_; }
   at::Tensor tensor(const std::string& name) const;
+  // kind vera: A and B of all layers, if they were saved. They are no entries.
+  std::optional<std::pair<at::Tensor, at::Tensor>> shared_matrices() const;
   // What a configuration leaves to the shapes of the tensors: the ranks that AdaLoRA left of each layer, the factors
   // of BOFT where PEFT made fewer than it was asked for (it makes one without its extension for GPUs).
   void complete(LoraConfig& config) const;

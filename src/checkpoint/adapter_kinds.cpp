@@ -130,6 +130,24 @@ void read_fourier(const Json& json, const std::string& where, LoraConfig& c) {
   c.init = setting<bool>(json, where, "init_weights", false) ? "false" : "true";  // true: zeros
 }
 
+void read_vera(const Json& json, const std::string& where, LoraConfig& c) {
+  c.r = setting<int64_t>(json, where, "r", 256), c.dropout = setting<double>(json, where, "vera_dropout", 0);
+  c.vera = {setting<int64_t>(json, where, "projection_prng_key", 0), setting<double>(json, where, "d_initial", 0.1),
+            setting<bool>(json, where, "save_projection", true)};
+  require(!setting<bool>(json, where, "fan_in_fan_out", false), Fault::Model, where,
+          ": fan_in_fan_out is not supported");
+  c.init = setting<bool>(json, where, "init_weights", true) ? "true" : "false";
+}
+
+Json vera_json(Json lora, const LoraConfig& c) {
+  Json out = common_settings(lora);
+  out.erase("exclude_modules");
+  out["d_initial"] = c.vera.first_d, out["fan_in_fan_out"] = false, out["init_weights"] = initial_values(c);
+  out["projection_prng_key"] = c.vera.key, out["r"] = c.r, out["save_projection"] = c.vera.saves;
+  out["vera_dropout"] = c.dropout;
+  return out;
+}
+
 Json ia3_json(Json lora, const LoraConfig& c) {
   Json out = common_settings(lora);
   for (const char* key : {"bias", "layers_pattern", "layers_to_transform"}) out.erase(key);
@@ -166,6 +184,7 @@ const std::vector<Kind>& kinds() {
       {"boft", "BOFT", {"BOFT"}, "boft_", read_boft, boft_json},
       {"ia3", "IA3", {"IA3"}, "ia3_", read_ia3, ia3_json},
       {"fourierft", "FourierFT", {"FOURIERFT"}, "fourierft_", read_fourier, fourier_json},
+      {"vera", "VeRA", {"VERA"}, "vera_", read_vera, vera_json},
       {"adapter", "Bottleneck", {"ADAPTER"}, "adapter_", read_bottleneck, bottleneck_json}};
   return all;
 }
@@ -231,6 +250,7 @@ int64_t change_elements(const LoraConfig& c, const std::string& module, int64_t 
   if (c.kind == "bone") return c.r * out;
   if (c.kind == "ia3") return c.scales_inputs(module) ? in : out;
   if (c.kind == "fourierft") return c.fourier.frequencies;
+  if (c.kind == "vera") return c.r + out;
   if (c.kind == "adapter") return 2 * c.r * out + c.r + out;
   if (c.kind == "boft") return c.boft.factors * in * boft_block(c.boft, module, in) + out;
   const int64_t rank = c.rank_of(module);
@@ -288,7 +308,7 @@ void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& c
   }
   fail(Fault::Model, where, ": peft_type is '", type,
        "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT, IA3, "
-       "FOURIERFT, and ms-swift's ADAPTER");
+       "FOURIERFT, VERA, and ms-swift's ADAPTER");
 }
 
 Json kind_config_json(Json lora, const LoraConfig& config) {

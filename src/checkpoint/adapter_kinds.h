@@ -8,6 +8,9 @@
 //   boft      BOFT          boft_R [factors, in / block, block, block], boft_s [out, 1]
 //   ia3       IA3           ia3_l [out, 1], of feed-forwards [1, in]
 //   fourierft FOURIERFT     fourierft_spectrum [n_frequency]
+//   vera      VERA          vera_lambda_b [out], vera_lambda_d [r]; of all layers together base_model.vera_A [r, in]
+//   and
+//                           base_model.vera_B [out, r]
 //   adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
 //
 // PEFT has no adapters behind layers: these are ms-swift's files, which stand in a folder default/ of the checkpoint.
@@ -39,6 +42,12 @@ struct BoftSettings {
 struct FourierSettings {
   int64_t frequencies = 2000, seed = 777;  // of the places of these numbers
   double scaling = 300;
+};
+
+struct VeraSettings {
+  int64_t key = 0;       // of the random numbers of its matrices
+  double first_d = 0.1;  // d begins with it
+  bool saves = true;     // the matrices are in the file
 };
 
 // How LoRA-GA makes first factors of a gradient's singular vectors u, v: which of them, and how long.

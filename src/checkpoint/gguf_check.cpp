@@ -85,21 +85,20 @@ bool same_state(const std::optional<StateForm>& a, const std::optional<StateForm
                      mamba->groups == seen->groups && near(mamba->least_step, seen->least_step)));
 }
 
-GgufHeader planned_header(const GgufSettings& settings, const std::string& where) {
+}  // namespace
+
+GgufHeader planned_header(const std::vector<std::pair<std::string, GgufValue>>& settings,
+                          const std::vector<GgufSource>& sources, const std::string& where) {
   GgufHeader header;
   header.where = where;
-  for (const auto& [key, value] : settings.all) header.settings[key] = value;
-  header.factors_of = settings.factors;
-  for (const GgufSource& source : settings.sources)
+  for (const auto& [key, value] : settings) header.settings[key] = value;
+  for (const GgufSource& source : sources)
     header.tensors.push_back({source.tensor.name, GgmlType::F32, source.tensor.shape});
   return header;
 }
 
-}  // namespace
-
-void refuse_what_is_lost(const GgufSettings& settings, const DecoderSpec& spec, const std::string& where) {
-  const GgufHeader header = planned_header(settings, where);
-  const DecoderSpec seen = describe_model(config_of_gguf(header, family_of_file(header)));
+void refuse_what_is_lost(const GgufSettings& settings, const DecoderSpec& spec, const DecoderSpec& seen,
+                         const std::string& where) {
   const auto keep = [&](bool same, const char* what) {
     require(same, Fault::Model, where, ": ", what, ", which a GGUF file of the architecture ",
             settings.facts.architecture, " cannot say");
@@ -117,7 +116,7 @@ void refuse_what_is_lost(const GgufSettings& settings, const DecoderSpec& spec, 
   keep(spec.act == seen.act, "its activation is not the usual one");
   keep(spec.window == seen.window, "its layers look back through other windows than is usual");
   keep(same_positions(spec, seen), "its layers are told positions in another way than is usual");
-  const bool folds = settings.family->form.folds_scales;
+  const bool folds = settings.family.form.folds_scales;
   keep((folds || near(one.scale, other.scale)) && near(one.softcap, other.softcap) &&
            same_slopes(one.slopes, other.slopes) && near(one.clip, other.clip),
        "its attention scores are scaled in another way than is usual");

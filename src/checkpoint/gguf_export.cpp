@@ -19,6 +19,7 @@
 #include "tensor/safetensors.h"
 
 namespace apus {
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -27,6 +28,7 @@ constexpr int64_t kTogether = int64_t{1} << 22;  // numbers that are converted a
 // As the file has it, of a tensor of the checkpoint. What is taken as it is keeps its type.
 at::Tensor in_file(at::Tensor t, const std::string& name, const GgufTurn& turn, const GgufSizes& sizes) {
   if (turn.drops_one) t = t.squeeze();
+  if (turn.groups > 0 && t.dim() > 2) t = t.flatten(-3, -2);
   if (turn.turned && t.dim() > 1) t = t.transpose(-2, -1);
   if (turn.rows) {
     const int64_t dim = t.dim() == 1 || name.ends_with("bias") ? t.dim() - 1 : t.dim() - 2;
@@ -75,10 +77,35 @@ void write_parts(GgufWriter& writer, const at::Tensor& tensor, GgmlType type, co
 
 }  // namespace
 
+namespace {
+
+// A tower's matrices are not quantised, as its few weights decide what is seen.
+GgmlType type_of_tower(const GgufMix& mix) {
+  return mix.base == GgmlType::F32 || mix.base == GgmlType::BF16 ? mix.base : GgmlType::F16;
+}
+
+void write_tower(const fs::path& to, const GgufTowerSettings& tower, const TensorFolder& folder) {
+  GgufSizes sizes = tower.sizes;
+  sizes.config = &tower.vision;
+  GgufPlan plan{tower.all, {}};
+  for (const GgufSource& source : tower.sources) plan.tensors.push_back(source.tensor);
+  GgufWriter writer(to, std::move(plan));
+  for (const GgufSource& source : tower.sources) {
+    const std::string& name = source.from.at(0);
+    write_rows(writer, in_file(folder.tensor(name), name, source.turn, sizes), source.tensor.type, name, nullptr);
+    folder.forget(name);
+  }
+  writer.commit();
+}
+
+}  // namespace
+
 GgufReport export_gguf(const GgufExport& what) {
   at::NoGradGuard no_grad;
   const TensorFolder folder(what.from);
   GgufSettings settings = gguf_settings(what.from, *what.mix, what.name);
+  std::optional<GgufTowerSettings> tower;
+  if (settings.seeing) tower = gguf_tower_settings(settings, what.from, type_of_tower(*what.mix), what.name);
   std::optional<ImportanceMatrix> importance;
   if (!what.imatrix.empty()) importance = ImportanceMatrix::read(what.imatrix);
   settings.facts.importance = importance.has_value();
@@ -116,6 +143,9 @@ GgufReport export_gguf(const GgufExport& what) {
     what.progress(static_cast<int64_t>(i) + 1, report.tensors);
   }
   writer.commit();
+  if (!tower) return report;
+  report.tower = what.to.parent_path() / ("mmproj-" + what.to.filename().string());
+  write_tower(report.tower, *tower, folder);
   return report;
 }
 

@@ -20,6 +20,7 @@ struct GgufExport {
 };
 
 struct GgufReport {
+  std::filesystem::path tower = {};  // the file of a model's tower; empty: it has none
   int64_t tensors = 0, bytes = 0, weights = 0;
   int64_t weighed = 0;  // matrices whose numbers' importance was known
   int64_t larger = 0;   // matrices whose rows are no whole blocks of their format, and that took a larger one

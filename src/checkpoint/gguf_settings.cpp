@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "checkpoint/file_names.h"
+#include "gguf/import.h"
 #include "models/spec/family.h"
 
 namespace apus {
@@ -33,7 +34,7 @@ class ShapeWriter {
  public:
   ShapeWriter(GgufSettings& settings, const DecoderSpec& spec, const std::string& where)
       : settings_(settings),
-        form_(settings.family->form),
+        form_(settings.family.form),
         spec_(spec),
         config_(settings.config),
         where_(where),
@@ -45,7 +46,9 @@ class ShapeWriter {
     attention();
     rope(spec_.ropes[0]);
     mixture();
-    for (const GgufKey& key : form_.keys) key_of_config(key);
+    for (const GgufKey& key : form_.keys)
+      if (!out_.says(key.file))
+        write_key(settings_.config, key, out_);  // what was not said of the model as it is understood
     if (form_.write) form_.write(settings_.config, out_);
     settings_.all = std::move(out_.all);
   }
@@ -147,22 +150,6 @@ class ShapeWriter {
       whole("expert_gating_func", m.router.sigmoid ? kSigmoid : kSoftmax);
   }
 
-  // What was not said of the model as it is understood.
-  void key_of_config(const GgufKey& key) {
-    const Json* value = config_.find(key.config.c_str());
-    if (!value || out_.says(key.file)) return;
-    if (key.kind == GgufKey::Whole && value->is_number())
-      whole(key.file.c_str(), value->get<int64_t>());
-    else if (key.kind == GgufKey::Number && value->is_number())
-      number(key.file.c_str(), value->get<double>());
-    else if (key.kind == GgufKey::Flag && value->is_boolean())
-      out_.own(key.file, GgufValue::flag(value->get<bool>()));
-    else if (key.kind == GgufKey::Wholes && value->is_array())
-      out_.own(key.file, GgufValue::list(GgufKind::I32, value->get<GgufValue::Integers>()));
-    else if (key.kind == GgufKey::Numbers && value->is_array())
-      out_.own(key.file, GgufValue::list(GgufKind::F32, value->get<GgufValue::Numbers>()));
-  }
-
   GgufSettings& settings_;
   const GgufForm& form_;
   const DecoderSpec& spec_;
@@ -173,6 +160,22 @@ class ShapeWriter {
 
 }  // namespace
 
+void write_key(const Json& config, const GgufKey& key, GgufSettingsWriter& out) {
+  const auto found = config.find(key.config);
+  if (found == config.end()) return;
+  const Json& value = *found;
+  if (key.kind == GgufKey::Whole && value.is_number())
+    out.whole(key.file, value.get<int64_t>());
+  else if (key.kind == GgufKey::Number && value.is_number())
+    out.number(key.file, value.get<double>());
+  else if (key.kind == GgufKey::Flag && value.is_boolean())
+    out.own(key.file, GgufValue::flag(value.get<bool>()));
+  else if (key.kind == GgufKey::Wholes && value.is_array())
+    out.own(key.file, GgufValue::list(GgufKind::I32, value.get<GgufValue::Integers>()));
+  else if (key.kind == GgufKey::Numbers && value.is_array())
+    out.own(key.file, GgufValue::list(GgufKind::F32, value.get<GgufValue::Numbers>()));
+}
+
 void add_shape_settings(GgufSettings& settings, const DecoderSpec& spec, const std::string& where) {
   ShapeWriter(settings, spec, where).write();
 }
@@ -181,11 +184,15 @@ GgufSettings gguf_settings(const fs::path& folder, const GgufMix& mix, const std
   const std::string where = folder.string();
   const fs::path path = folder / kModelConfigFile;
   GgufSettings out;
-  out.config = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
-  out.family = &family_of_model_type(Config(out.config).text("model_type", ""), where);
-  const DecoderSpec spec = describe_model(out.config);
+  out.whole = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  out.config = out.whole;
+  const std::string type = Config(out.whole).text("model_type", "");
+  out.seeing = tower_of_model_type(type);
+  out.family = out.seeing ? out.seeing->text(/*alone=*/false) : family_of_model_type(type, where);
+  if (out.seeing && !out.seeing->tower.part.empty()) out.config = out.whole[out.seeing->tower.part];
+  const DecoderSpec spec = describe_model(out.whole);
   const ModelShape& s = spec.shape;
-  out.facts = {.architecture = out.family->form.architecture,
+  out.facts = {.architecture = out.family.form.architecture,
                .layers = s.layers,
                .heads = s.heads,
                .kv_heads = s.kv_heads,
@@ -196,10 +203,19 @@ GgufSettings gguf_settings(const fs::path& folder, const GgufMix& mix, const std
              {"general.type", GgufValue::text("model")},
              {"general.name", GgufValue::text(name)}};
   add_shape_settings(out, spec, where);
+  if (out.seeing && out.seeing->tower.write_text) {
+    GgufSettingsWriter writer(out.facts.architecture);
+    out.seeing->tower.write_text(out.whole, writer);
+    for (auto& each : writer.all) out.all.push_back(std::move(each));
+  }
   out.all.emplace_back("general.quantization_version", GgufValue::u32(2));
   out.all.emplace_back("general.file_type", GgufValue::u32(mix.file_type));
   add_sources(out, spec, folder);
-  refuse_what_is_lost(out, spec, where);
+  if (!out.seeing) {  // otherwise with the tower's file (gguf_tower_settings)
+    GgufHeader header = planned_header(out.all, out.sources, where);
+    header.factors_of = out.factors;
+    refuse_what_is_lost(out, spec, describe_model(config_of_gguf(header, family_of_file(header))), where);
+  }
   for (auto& each : gguf_tokenizer(folder, s.vocab)) out.all.push_back(std::move(each));
   return out;
 }

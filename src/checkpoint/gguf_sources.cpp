@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Of which tensors of a checkpoint those of a GGUF file are made, by their names and shapes.
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
 #include "checkpoint/gguf_settings.h"
 #include "gguf/model.h"
-#include "models/spec/decoder_spec.h"
+#include "models/spec/family.h"
 #include "tensor/safetensors_header.h"
 #include "tensor/weight_files.h"
 
@@ -47,6 +48,10 @@ bool is_behind_the_last(const std::string& name, const GgufForm& form, const Mod
 std::vector<int64_t> shape_in_file(std::vector<int64_t> shape, const std::string& hf, const GgufTurn& turn,
                                    const GgufSizes& sizes) {
   if (const auto one = std::find(shape.begin(), shape.end(), 1); turn.drops_one && one != shape.end()) shape.erase(one);
+  if (turn.groups > 0 && shape.size() > 2) {
+    shape.at(shape.size() - 2) *= shape.at(shape.size() - 3);
+    shape.erase(shape.end() - 3);
+  }
   if (turn.turned && shape.size() > 1) std::swap(shape.at(shape.size() - 2), shape.back());
   if (turn.rows) {
     int64_t& rows = shape.size() == 1 || hf.ends_with("bias") ? shape.back() : shape.at(shape.size() - 2);
@@ -68,43 +73,124 @@ std::vector<int64_t> shape_in_file(std::vector<int64_t> shape, const std::string
   return shape;
 }
 
-}  // namespace
+// What the checkpoint has under a name of the form's.
+struct Held {
+  std::string name;
+  std::vector<int64_t> shape;
+};
 
-void add_sources(GgufSettings& settings, const DecoderSpec& spec, const fs::path& folder) {
-  const GgufForm& form = settings.family->form;
-  GgufSizes sizes = settings.sizes;
-  sizes.config = &settings.config;
-  std::map<std::string, GgufSource> found;
-  std::map<std::string, std::map<int64_t, std::string>> stacks;
-  std::vector<std::string> unknown;
-  for (const auto& [name, shape] : shapes_in(folder)) {
-    if (is_no_weight(name) || is_behind_the_last(name, form, spec.shape)) continue;
-    std::vector<GgufPlace> places = places_in_file(name, form);
-    if (places.empty()) places = places_in_file("model." + name, form);
-    if (places.empty()) unknown.push_back(name);
+// Of all tensors those that the form knows; the names of the others.
+class Sources {
+ public:
+  Sources(const GgufForm& form, const GgufSizes& sizes) : form_(form), sizes_(sizes) {}
+
+  void add(const std::string& name, const Held& held) {
+    std::vector<GgufPlace> places = places_in_file(name, form_);
+    if (places.empty() && form_.language) places = places_in_file("model." + name, form_);
+    if (places.empty()) unknown.push_back(held.name);
     for (const GgufPlace& place : places) {
-      if (spec.tied && place.name == "output.weight") continue;
-      GgufSource& source = found[place.name];
+      GgufSource& source = found_[place.name];
       source.turn = place.turn;
-      source.tensor = {place.name, GgmlType::F32, shape_in_file(shape, name, place.turn, sizes)};
+      source.tensor = {place.name, GgmlType::F32, shape_in_file(held.shape, name, place.turn, sizes_)};
       if (place.expert >= 0)
-        stacks[place.name][place.expert] = name;
+        stacks_[place.name][place.expert] = held.name;
       else
-        source.from = {name};
+        source.from = {held.name};
     }
   }
+  void add_factors(const std::string& name, int64_t count) { found_[name] = {{name, GgmlType::F32, {count}}, {}}; }
+  void drop(const std::string& name) { found_.erase(name); }
+
+  std::vector<GgufSource> in_order() {
+    for (const auto& [name, experts] : stacks_) {
+      GgufSource& source = found_[name];
+      source.tensor.shape.insert(source.tensor.shape.begin(), std::ssize(experts));
+      for (const auto& [number, from] : experts) source.from.push_back(from);
+    }
+    std::vector<GgufSource> all;
+    for (auto& [name, source] : found_) all.push_back(std::move(source));
+    std::sort(all.begin(), all.end(),
+              [](const GgufSource& a, const GgufSource& b) { return comes_before(a.tensor.name, b.tensor.name); });
+    return all;
+  }
+
+  std::vector<std::string> unknown;
+
+ private:
+  const GgufForm& form_;
+  const GgufSizes& sizes_;
+  std::map<std::string, GgufSource> found_;
+  std::map<std::string, std::map<int64_t, std::string>> stacks_;
+};
+
+void refuse(std::vector<std::string> unknown) {
   const size_t strangers = unknown.size();
   if (strangers > 8) unknown.resize(8), unknown.push_back("...");
   require(strangers == 0, Fault::Model, strangers, " tensors have no name in a GGUF file: ", join(unknown));
-  for (const auto& [name, experts] : stacks) {
-    GgufSource& source = found[name];
-    source.tensor.shape.insert(source.tensor.shape.begin(), std::ssize(experts));
-    for (const auto& [number, from] : experts) source.from.push_back(from);
+}
+
+// The tensors under the model's own names, of which the folder's form has as many as any.
+std::map<std::string, Held> by_own_names(const fs::path& folder, std::vector<DiskForm> forms,
+                                         const std::function<bool(const std::string&)>& known) {
+  const Shapes shapes = shapes_in(folder);
+  if (forms.empty()) forms.emplace_back();  // names are the model's own
+  std::map<std::string, Held> best;
+  int64_t most = -1;
+  for (const DiskForm& form : forms) {
+    std::map<std::string, Held> named;
+    int64_t count = 0;
+    for (const auto& [disk, shape] : shapes) {
+      const std::string own = form.own_name(disk);
+      named[own] = {disk, shape};
+      count += known(own);
+    }
+    if (count > most) most = count, best = std::move(named);
   }
-  for (const auto& [name, factors] : settings.factors) found[name] = {{name, GgmlType::F32, {std::ssize(factors)}}, {}};
-  for (auto& [name, source] : found) settings.sources.push_back(std::move(source));
-  std::sort(settings.sources.begin(), settings.sources.end(),
-            [](const GgufSource& a, const GgufSource& b) { return comes_before(a.tensor.name, b.tensor.name); });
+  return best;
+}
+
+// The text's name of the other family's; empty: it is none of the text's.
+std::string text_name(const std::string& own, const GgufTower& tower) {
+  for (const auto& [from, to] : tower.begins)
+    if (own.starts_with(to)) return from + own.substr(to.size());
+  return own.starts_with("lm_head.") ? own : "";
+}
+
+}  // namespace
+
+void add_sources(GgufSettings& settings, const DecoderSpec& spec, const fs::path& folder) {
+  const GgufForm& form = settings.family.form;
+  GgufSizes sizes = settings.sizes;
+  sizes.config = &settings.config;
+  Sources sources(form, sizes);
+  std::map<std::string, Held> all;
+  if (const GgufTowerFamily* seeing = settings.seeing) {
+    const auto named = by_own_names(folder, disk_forms_of(settings.whole), [&](const std::string& own) {
+      const std::string name = text_name(own, seeing->tower);
+      return !places_in_file(name.empty() ? own : name, name.empty() ? seeing->tower.form : form).empty();
+    });
+    for (const auto& [own, held] : named)
+      if (const std::string name = text_name(own, seeing->tower); !name.empty())
+        all[name] = held;
+      else
+        settings.of_tower[own] = {held.name, held.shape};
+  } else {
+    for (const auto& [name, shape] : shapes_in(folder)) all[name] = {name, shape};
+  }
+  for (const auto& [name, held] : all)
+    if (!is_no_weight(name) && !is_behind_the_last(name, form, spec.shape)) sources.add(name, held);
+  refuse(std::move(sources.unknown));
+  if (spec.tied) sources.drop("output.weight");
+  for (const auto& [name, factors] : settings.factors) sources.add_factors(name, std::ssize(factors));
+  settings.sources = sources.in_order();
+}
+
+std::vector<GgufSource> sources_of_tower(const TensorsOfTower& tensors, const GgufForm& form, const GgufSizes& sizes) {
+  Sources sources(form, sizes);
+  for (const auto& [own, held] : tensors)
+    if (!is_no_weight(own)) sources.add(own, {held.first, held.second});
+  refuse(std::move(sources.unknown));
+  return sources.in_order();
 }
 
 }  // namespace apus

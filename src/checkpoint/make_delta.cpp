@@ -41,6 +41,13 @@ std::unique_ptr<TrainedDelta> adalora_delta(const LoraConfig& c, const DeltaPlac
 
 }  // namespace
 
+std::shared_ptr<SharedMatrices> shared_matrices(const LoraConfig& c, Adaptable::Sides widest, const AdapterFile* file) {
+  if (c.kind != "vera") return nullptr;
+  if (const auto saved = file ? file->shared_matrices() : std::nullopt)
+    return std::make_shared<SharedMatrices>(saved->first, saved->second);
+  return SharedMatrices::drawn(c.r, widest.in, widest.out, static_cast<uint64_t>(c.vera.key));
+}
+
 std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& p) {
   require(c.kind == "lora" || !p.sides.looks_up, Fault::Usage, adapter_title(c), " on the embedding ", p.module,
           " is not available: leave it out of --target_modules, or train it whole with --modules_to_save");
@@ -71,6 +78,14 @@ std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& 
                                                                .scaling = c.fourier.scaling,
                                                                .places = static_cast<uint32_t>(c.fourier.seed),
                                                                .id = p.id});
+  if (c.kind == "vera")
+    return std::make_unique<Vera>(Vera::Spec{.in = p.sides.in,
+                                             .out = p.sides.out,
+                                             .rank = c.r,
+                                             .dropout = c.dropout,
+                                             .first_d = c.vera.first_d,
+                                             .id = p.id},
+                                  p.shared);
   return lora_delta(c, p);
 }
 

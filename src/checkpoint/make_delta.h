@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "checkpoint/adapter_config.h"
-#include "nn/trained_delta.h"
+#include "checkpoint/adapter_file.h"
+#include "nn/vera.h"
 
 namespace apus {
 
@@ -16,7 +16,13 @@ struct DeltaPlace {
   // Keeps dropout masks and first values of layers apart. 0: an embedding.
   uint64_t id = 0;
   const Param* bias = nullptr;  // of the layer; null: none, or it is added elsewhere
+  std::shared_ptr<SharedMatrices> shared = nullptr;
 };
+
+// What layers of these kinds share; null: nothing. `widest`: the most inputs and outputs of any of the layers. Those of
+// a file, if it has them, else drawn.
+std::shared_ptr<SharedMatrices> shared_matrices(const LoraConfig& config, Adaptable::Sides widest,
+                                                const AdapterFile* file);
 
 // Fault::Usage or Model for a layer that this kind cannot be on.
 std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& config, const DeltaPlace& place);

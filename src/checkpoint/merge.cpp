@@ -175,13 +175,21 @@ class Changes {
   // The changes themselves, of kinds other than LoRA, with the file's values.
   void make_deltas(const TensorFolder& base) {
     std::map<std::string, std::map<std::string, std::string>> biases;  // that are scaled like their layer's outputs
+    std::map<std::string, Adaptable::Sides> sides;
+    Adaptable::Sides widest{0, 0};
     for (const auto& [target, parts] : parts_) {
       const TensorEntry* entry = base.find(target);
       if (parts.count("weight")) continue;
       require(entry && entry->shape.size() == 2, Fault::Model, "the adapter ", dir_.string(), " changes ", target,
               ", which is no matrix of the base");
       const std::vector<int64_t> shape = own_shape(target, *entry);
-      const DeltaPlace place{.module = module_of(target), .sides = {.in = shape[1], .out = shape[0]}};
+      sides[target] = {.in = shape[1], .out = shape[0]};
+      widest.in = std::max(widest.in, shape[1]), widest.out = std::max(widest.out, shape[0]);
+    }
+    const auto shared = shared_matrices(config_, widest, file_.get());
+    for (const auto& [target, layer] : sides) {
+      const auto& parts = parts_.at(target);
+      const DeltaPlace place{.module = module_of(target), .sides = layer, .shared = shared};
       std::shared_ptr<TrainedDelta> delta = make_delta(config_, place);
       delta->visit([&, &own = parts](const std::string& what, Param& p) {
         const bool fits = own.count(what) && file_->entries().at(own.at(what)).shape == p.full;

@@ -45,6 +45,13 @@ void AdapterKindOptions::fields(OptionTable& v) {
       .at_least(1)
       .must_match();
   v("fourier_scaling", fourier.scaling, "fourierft: factor of the change").must_match();
+  v("vera_rank", vera_rank, "vera: rank of the random matrices that all layers share").at_least(1).must_match();
+  v("vera_projection_prng_key", vera.key, "vera: seed of these matrices").at_least(0).must_match();
+  v("vera_dropout", vera_dropout, "vera: share of inputs dropped before the matrices")
+      .at_least(0)
+      .at_most(0.99)
+      .noted();
+  v("vera_d_initial", vera.first_d, "vera: what the factors between the two matrices begin with").must_match();
   v("adapter_length", adapter_length, "adapter: width of the bottleneck behind each feed-forward")
       .at_least(1)
       .must_match();
@@ -73,8 +80,10 @@ void AdapterKindOptions::note_others(OptionTable& v, const std::string& tuner_ty
 
 void AdapterKindOptions::describe(const std::string& tuner_type, LoraConfig& c) const {
   c.kind = tuner_type == "longlora" ? "lora" : tuner_type, c.adalora = adalora, c.boft = boft, c.fourier = fourier;
+  c.vera = vera;
   if (c.kind == "adalora") c.r = adalora_init_r;
   if (c.kind == "bone") c.r = bone_rank;
+  if (c.kind == "vera") c.r = vera_rank, c.dropout = vera_dropout;
   if (c.kind == "adapter") {
     c.r = adapter_length, c.act = adapter_act;
     c.target_modules.clear(), c.target_regex.clear();  // follows from the model

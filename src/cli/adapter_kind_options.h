@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of adapters besides LoRA: --tuner_type adalora, bone, boft, fourierft, ia3, adapter.
+// Options of adapters besides LoRA: --tuner_type adalora, bone, boft, fourierft, ia3, vera, adapter.
 #pragma once
 
 #include <string>
@@ -12,11 +12,13 @@ namespace apus {
 
 struct AdapterKindOptions {
   int64_t adalora_init_r = 12, bone_rank = 4;
-  int64_t adapter_length = 128;
+  int64_t adapter_length = 128, vera_rank = 256;
+  double vera_dropout = 0;
   std::string adapter_act = "gelu";
   AdaLoraSettings adalora;
   BoftSettings boft;
   FourierSettings fourier;
+  VeraSettings vera;
   void fields(OptionTable& v);
   // Whether an option of tuners is read with this one.
   bool reads(const std::string& option, const std::string& tuner_type) const;

@@ -145,11 +145,26 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   if (wanted == 0) return instance->run();
   if (!plan && wanted > 1 && read_rank(process_environment()).world == 1)
     plan = LaunchPlan{.ranks = static_cast<int>(wanted)};
+  const int64_t restarts = instance->restarts ? instance->restarts() : 0;
+  if (restarts > 0 && !plan && !is_launched()) {
+    require(read_rank(process_environment()).world == 1, Fault::Usage,
+            "--max_restarts is for processes that apus starts (NPROC_PER_NODE=8 apus sft ...); these were started by "
+            "another "
+            "launcher, which starts them again itself: torchrun --max_restarts, sbatch --requeue");
+    plan = LaunchPlan{.ranks = 1};
+  }
   if (plan) {
-    std::vector<std::string> argv = {program, command.info.name};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    const auto argv_of = [&](const std::vector<std::string>& given) {
+      std::vector<std::string> argv = {program, command.info.name};
+      argv.insert(argv.end(), given.begin(), given.end());
+      return argv;
+    };
     const auto logs = instance->ranks_dir ? instance->ranks_dir() : std::filesystem::path();
-    if (!logs.empty()) return launch({.plan = *plan, .argv = argv, .log_dir = logs});
+    const auto began = std::filesystem::file_time_type::clock::now();
+    if (!logs.empty())
+      return launch({.plan = *plan, .argv = argv_of(arguments), .log_dir = logs, .restarts = restarts, .again = [&] {
+                       return argv_of(instance->again(arguments, began));
+                     }});
     log_warning("NPROC_PER_NODE and NNODES are not used: apus ", command.info.name, " runs as one process");
   }
   return instance->run();

@@ -52,7 +52,10 @@ struct Command {
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check, fetch;
     std::function<std::filesystem::path()> ranks_dir;  // none, or one that gives an empty path: one process
-    std::function<int64_t()> ranks;  // that are started where nobody has; none: 1; 0: the command does it itself
+    std::function<int64_t()> ranks;     // that are started where nobody has; none: 1; 0: the command does it itself
+    std::function<int64_t()> restarts;  // of processes that were lost; none: 0
+    // The arguments that go on with a run that began then, of those that it was given.
+    std::function<std::vector<std::string>(std::vector<std::string>, std::filesystem::file_time_type)> again;
     std::function<int()> run;
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;
@@ -86,6 +89,12 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
     instance->ranks = [options] { return innermost(*options).ranks(); };
   if constexpr (requires { inner.ranks_dir(); })
     instance->ranks_dir = [options] { return innermost(*options).ranks_dir(); };
+  if constexpr (requires { inner.restarts(); }) {
+    instance->restarts = [options] { return innermost(*options).restarts(); };
+    instance->again = [options](std::vector<std::string> given, std::filesystem::file_time_type began) {
+      return innermost(*options).again(std::move(given), began);
+    };
+  }
   instance->run = [options, run] { return run(*options); };
   instance->is_dry = [options] {
     if constexpr (requires { innermost(*options).common; }) return innermost(*options).common.dry_run;

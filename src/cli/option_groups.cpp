@@ -14,6 +14,7 @@
 #include "checkpoint/gguf_folder.h"
 #include "checkpoint/run_folder.h"
 #include "doctor/device_words.h"
+#include "hub/gguf_choice.h"
 #include "hub/hub.h"
 #include "parallel/placement/device_map.h"
 #include "text/builtin_templates.h"
@@ -50,7 +51,7 @@ void HubFlags::resolve() {
 bool HubFlags::is_model(const std::string& text) {
   std::error_code code;
   return std::filesystem::is_directory(text, code) || gguf_meant(text) ||
-         (is_repo_id(text) && !std::filesystem::exists(text, code));
+         (is_repo_id(gguf_wish(text).repo) && !std::filesystem::exists(text, code));
 }
 
 std::string HubFlags::fetched_model(const std::string& model, bool weights, const std::string& flag) const {
@@ -59,13 +60,18 @@ std::string HubFlags::fetched_model(const std::string& model, bool weights, cons
   hub.revision = model_revision.value_or("");
   if (const auto file = gguf_meant(model)) return gguf_folder(*file).string();
   if (!weights) hub.leave = unread_weights(), hub.leave.push_back("*.safetensors");
-  return model_folder(model, hub, flag).string();
+  const std::filesystem::path folder = model_folder(model, hub, flag);
+  const bool of_hub = folder != std::filesystem::path(model);
+  if (const auto file = of_hub ? gguf_of_hub(folder, gguf_wish(model).type) : ""; !file.empty())
+    return gguf_folder(file).string();
+  return folder.string();
 }
 
 void ModelOptions::fields(OptionTable& v) {
   v.group("Model");
   v("model", model,
-    "folder of the checkpoint (config.json, *.safetensors, tokenizer), a .gguf file, or a hub's id: owner/name")
+    "folder of the checkpoint (config.json, *.safetensors, tokenizer), a .gguf file, or a hub's id: owner/name, "
+    "of GGUF files owner/name:Q4_K_M")
       .common()
       .alias("ckpt_dir", "its old name")
       .alias("model_id_or_path", "its old name")

@@ -137,7 +137,7 @@ PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& co
 
 Json config_named(const std::string& model) {
   std::error_code code;
-  if (const auto gguf = gguf_meant(model)) return GgufModel::open(fs::canonical(*gguf))->config();
+  if (const auto gguf = gguf_meant(model)) return GgufModel::open(fs::canonical(*gguf), tower_beside(*gguf))->config();
   const bool folder = fs::is_directory(model, code);
   const fs::path path = folder ? fs::path(model) / "config.json" : fs::path(model);
   if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);

@@ -202,6 +202,21 @@ void TrainRun::find_checkpoint() {
   if (begins_anew) folder.resume_only_model = folder.ignore_data_skip = false;
 }
 
+// From the newest checkpoint that it wrote itself; before the first, as it began.
+std::vector<std::string> TrainRun::again(std::vector<std::string> given, fs::file_time_type began) const {
+  std::vector<std::string> remarks;
+  const auto newest = newest_whole_checkpoint(output_root(), folder.add_version, true, remarks);
+  std::error_code code;
+  const bool own = newest && (!folder.add_version || fs::last_write_time(*newest, code) >= began);
+  if (!own && folder.add_version) return given;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i] == "--resume_from_checkpoint" || given[i] == "--resume-from-checkpoint")
+      given.erase(given.begin() + static_cast<long>(i),
+                  given.begin() + static_cast<long>(std::min(i + 2, given.size())));
+  given.insert(given.end(), {"--resume_from_checkpoint", own ? newest->string() : "auto"});
+  return given;
+}
+
 void TrainRun::resolve(OptionTable& v) {
   model_as_given = model.model;
   find_checkpoint();

@@ -69,6 +69,9 @@ struct TrainRun {
   void check_mesh(int64_t ranks) const;       // its numbers
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;
+  int64_t restarts() const { return mesh.max_restarts; }
+  // The arguments that go on with this run, which began then.
+  std::vector<std::string> again(std::vector<std::string> given, std::filesystem::file_time_type began) const;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

@@ -114,10 +114,9 @@ namespace {
 void other_tuners(OptionTable& v) {
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
   v.refuse({"use_swift_lora"}, "adapters are PEFT's");
-  v.refuse({"vera_rank", "vera_projection_prng_key", "vera_dropout", "vera_d_initial", "reft_layers",
-            "reft_intervention_type", "reft_args"},
+  v.refuse({"reft_layers", "reft_intervention_type", "reft_args"},
            "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft, ia3, fourierft, "
-           "adapter, longlora, llamapro and full are available");
+           "vera, adapter, longlora, llamapro and full are available");
 }
 
 }  // namespace
@@ -138,13 +137,12 @@ void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
   v("tuner_type", tuner_type,
     "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, ia3, fourierft, "
-    "adapter: "
-    "other adapters; longlora: factors, trained with attention over groups of tokens; llamapro: "
+    "vera, adapter: other adapters; longlora: factors, trained with attention over groups of tokens; llamapro: "
     "further layers; lora_llm: factors in the language "
     "model only, which is lora for a model that reads text only")
       .common()
-      .choices({"lora", "full", "adalora", "bone", "boft", "ia3", "fourierft", "adapter", "longlora", "llamapro",
-                "lora_llm"})
+      .choices({"lora", "full", "adalora", "bone", "boft", "ia3", "fourierft", "vera", "adapter", "longlora",
+                "llamapro", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()

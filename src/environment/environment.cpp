@@ -16,7 +16,10 @@ constexpr size_t kMostObservation = 1 << 20;  // bytes
 
 bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
 bool is_address(const std::string& name) { return begins(name, "http://") || begins(name, "https://"); }
-std::string command_in(const std::string& name) { return name.substr(std::string(kExternalEnvironment).size()); }
+bool is_program(const std::string& name) {
+  return begins(name, kExternalEnvironment) || begins(name, kAgentEnvironment);
+}
+std::string command_in(const std::string& name) { return name.substr(name.find(':') + 1); }
 
 Json messages_of(const Json& observation, const std::string& where) {
   if (observation.is_null()) return Json::array();
@@ -50,14 +53,14 @@ std::vector<EpisodeReply> LocalEnvironment::step(const std::vector<EpisodeTurn>&
 std::string known_environments() {
   std::string names;
   for (const auto& [name, make] : Registry<MakeEnvironment>::of().all()) names += name + ", ";
-  return names + kExternalEnvironment + "PROGRAM, http://HOST:PORT";
+  return names + kExternalEnvironment + "PROGRAM, " + kAgentEnvironment + "PROGRAM, http://HOST:PORT";
 }
 
 void check_environment(const std::string& name) {
   if (is_address(name)) return;
-  if (begins(name, kExternalEnvironment)) {
+  if (is_program(name)) {
     require(!command_in(name).empty(), Fault::Usage, "--environment ", name,
-            " names no program: external:./environment.py");
+            " names no program: external:./environment.py, agent:./agent.py");
     return;
   }
   require(Registry<MakeEnvironment>::of().find(name), Fault::Usage, "no environment is named '", name, "'; there are ",
@@ -68,21 +71,23 @@ void check_environment(const std::string& name) {
 }
 
 bool is_known_environment(const std::string& name) {
-  return is_address(name) || begins(name, kExternalEnvironment) || Registry<MakeEnvironment>::of().find(name);
+  return is_address(name) || is_program(name) || Registry<MakeEnvironment>::of().find(name);
 }
 
 std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
-                                              const std::shared_ptr<Plugins>& plugins) {
+                                              const std::shared_ptr<Plugins>& plugins, const Speech& speech) {
   if (plugins && options.of_plugins()) return std::make_unique<PluginEnvironment>(plugins, options);
   const std::string name = options.environment_name();
   check_environment(name);
   if (is_address(name)) return std::make_unique<ServiceEnvironment>(name, options);
   if (begins(name, kExternalEnvironment)) return std::make_unique<ProgramEnvironment>(command_in(name), options);
+  if (begins(name, kAgentEnvironment))
+    return (*Registry<MakeAgents>::of().find(kAgentEnvironment))(command_in(name), options, speech);
   return (*Registry<MakeEnvironment>::of().find(name))(options);
 }
 
 std::string environment_shown(const std::string& name) {
-  if (begins(name, kExternalEnvironment)) return program_name(command_in(name));
+  if (is_program(name)) return program_name(command_in(name));
   return is_address(name) ? name.substr(name.find("://") + 3) : name;
 }
 

@@ -17,7 +17,15 @@
 
 namespace apus {
 
-inline constexpr const char* kExternalEnvironment = "external:";
+inline constexpr const char *kExternalEnvironment = "external:", *kAgentEnvironment = "agent:";
+
+class Chat;  // engine/answer/chat.h
+
+// How the model is spoken with where an environment offers an API to do so; without a chat none can.
+struct Speech {
+  std::shared_ptr<const Chat> chat;
+  std::vector<int32_t> ends;  // the tokens that end an answer
+};
 
 // How an episode begins. Those of a group begin alike: what is drawn is drawn from `seed`.
 struct EpisodeStart {
@@ -37,6 +45,8 @@ struct EpisodeTurn {
 struct EpisodeReply {
   Json messages = Json::array();     // of reset: the conversation that asks, where not the row's; else what comes next
   std::vector<int32_t> tokens = {};  // instead of messages: the very tokens that come next
+  // The tokens are all that the model reads now: what was said before is forgotten, and not learnt.
+  bool anew = false;
   std::string continuation = {};  // instead: what stands behind the model's words, and it goes on in the same message
   double reward = 0;              // of this turn; what an episode is worth is the sum
   bool done = false;
@@ -94,10 +104,14 @@ struct RegisterEnvironment {
 std::string known_environments();                 // for messages
 void check_environment(const std::string& name);  // Fault::Usage with what there is
 bool is_known_environment(const std::string& name);
+// Programs that ask the model themselves, a process for each episode (serve/agents.cpp).
+using MakeAgents =
+    std::function<std::unique_ptr<Environment>(const std::string& command, const EnvironmentOptions&, const Speech&)>;
 class Plugins;
 // `plugins`: of --external_plugins, which may have it.
 std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
-                                              const std::shared_ptr<Plugins>& plugins = nullptr);
+                                              const std::shared_ptr<Plugins>& plugins = nullptr,
+                                              const Speech& speech = {});
 std::string environment_shown(const std::string& name);  // as logs call it: a program by its file
 
 // A reply as programs and services write it: {"observation": text, or a list of messages, or {"messages"}, or

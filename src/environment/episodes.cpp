@@ -121,6 +121,7 @@ class Play {
     t.failed = !reply.failure.empty();
     // A turn that was cut has no end that an observation could stand behind.
     if (reply.done || t.failed || t.cut || turn + 1 >= limits_.max_turns) return false;
+    if (reply.anew) return begins_anew(t, reply.tokens);
     continues_[i] = !reply.continuation.empty();
     if (continues_[i] && !goes_on_in_message(t, reply.continuation)) return false;
     std::vector<int32_t> next = continues_[i]          ? speakers_.tokenizer.encode(reply.continuation)
@@ -136,6 +137,15 @@ class Play {
     t.own.resize(t.ids.size()), t.logprobs.resize(t.ids.size()), t.versions.resize(t.ids.size());
     t.cut = true;
     return false;
+  }
+
+  // Turns that nothing is learnt of, as the model does not see them any more.
+  bool begins_anew(Trajectory& t, const std::vector<int32_t>& prompt) const {
+    Trajectory next;
+    next.prompt = prompt, next.before = t.reward(), next.messages = std::move(t.messages);
+    if (room(next) <= 0) return t.messages = std::move(next.messages), false;
+    t = std::move(next);
+    return true;
   }
 
   // The token that ended the turn is taken back, as the message has not ended. A turn of nothing else has no place in
@@ -161,7 +171,7 @@ class Play {
 }  // namespace
 
 double Trajectory::reward() const {
-  double sum = 0;
+  double sum = before;
   for (const Turn& turn : turns) sum += turn.reward;
   return sum;
 }

@@ -34,6 +34,7 @@ struct Trajectory {
   std::string text;               // the last turn
   bool cut = false;               // by a limit of tokens, not ended by the model
   bool failed = false;            // the environment failed: what it said is no opinion
+  double before = 0;              // rewards of turns that are forgotten (EpisodeReply::anew)
   double reward() const;
 };
 

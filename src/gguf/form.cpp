@@ -16,6 +16,8 @@ std::vector<std::string> names_of(std::string GgufFamily::*type, std::string Ggu
   std::vector<std::string> out;
   for (const auto& [name, family] : Registry<GgufFamily>::of().all())
     out.push_back(architecture ? family.form.*architecture : family.*type);
+  for (const auto& [name, family] : Registry<GgufTowerFamily>::of().all())
+    out.push_back(architecture ? family.tower.architecture : family.model_type);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
@@ -114,7 +116,41 @@ void register_gguf(const std::string& model_type, const std::string& class_name,
   if (!form.architecture.empty()) Registry<GgufFamily>::of().add(model_type, {model_type, class_name, form});
 }
 
-const GgufFamily& family_of_file(const GgufHeader& header) {
+void register_gguf_tower(const std::string& model_type, const std::string& class_name, const GgufTower& tower) {
+  if (tower.projector.empty()) return;
+  GgufTower held = tower;
+  held.form.architecture = "clip", held.form.file_layers = "v.blk.", held.form.language = false;
+  Registry<GgufTowerFamily>::of().add(model_type, {model_type, class_name, std::move(held)});
+}
+
+GgufFamily GgufTowerFamily::text(bool alone) const {
+  GgufFamily family = family_of_model_type(tower.text, "");
+  auto& names = family.form.names;
+  if (!alone) names.insert(names.begin(), tower.text_names.begin(), tower.text_names.end());
+  family.form.architecture = tower.architecture, family.form.claims = nullptr;
+  return family;
+}
+
+const GgufTowerFamily* tower_of_model_type(const std::string& model_type) {
+  return Registry<GgufTowerFamily>::of().find(model_type);
+}
+
+GgufTowerFamily tower_of_files(const GgufHeader& text, const GgufHeader& tower) {
+  const std::string architecture = text.text("general.architecture"), of_tower = tower.text("general.architecture"),
+                    projector = tower.text("clip.vision.projector_type", tower.text("clip.projector_type"));
+  require(of_tower == "clip", Fault::Model, tower.where, ": its architecture is '", of_tower.substr(0, 100),
+          "', where the file of a tower that sees has 'clip'");
+  std::vector<std::string> known;
+  for (const auto& [name, family] : Registry<GgufTowerFamily>::of().all()) {
+    if (family.tower.projector == projector && family.tower.architecture == architecture) return family;
+    known.push_back(family.tower.projector + " of " + family.tower.architecture);
+  }
+  fail(Fault::Model, tower.where, ": a tower of the kind '", projector.substr(0, 100), "' for a text model '",
+       architecture.substr(0, 100), "' is not read; these are: ", join(known),
+       ". Move the file away to use the text model alone, or give the HuggingFace folder");
+}
+
+GgufFamily family_of_file(const GgufHeader& header) {
   const std::string architecture = header.text("general.architecture");
   require(!architecture.empty(), Fault::Model, header.where, ": 'general.architecture' is missing: no language model");
   const GgufSays says(header, architecture);
@@ -125,6 +161,8 @@ const GgufFamily& family_of_file(const GgufHeader& header) {
     if (!family.form.claims && !usual) usual = &family;
   }
   if (usual) return *usual;
+  for (const auto& [name, family] : Registry<GgufTowerFamily>::of().all())
+    if (family.tower.architecture == architecture) return family.text(/*alone=*/true);
   const auto known = gguf_architectures();
   const auto near = nearest(architecture, known);
   fail(Fault::Model, header.where, ": the architecture '", architecture.substr(0, 100), "' is not read from GGUF files",

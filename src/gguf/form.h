@@ -41,6 +41,8 @@ struct GgufTurn {
   // has behind the others: [n, 1]. Or rows of equal length, of one long row in the checkpoint: so many.
   bool drops_one = false, adds_last = false;
   int64_t (*rows_of_one)(const GgufSizes& sizes) = nullptr;
+  // Above 0: the checkpoint has the rows in so many groups, [groups, rows / groups, width].
+  int64_t groups = 0;
 };
 
 // What stands for one another behind the layer's number, or outside of layers: "mlp.gate_up_proj" and "ffn_up" for the
@@ -110,6 +112,8 @@ struct GgufForm {
   std::vector<GgufPair> names = {};  // those that differ from most families'
   std::vector<GgufKey> keys = {};
   std::string layers = "model.layers.";  // where the checkpoint's names of layers begin
+  std::string file_layers = "blk.";      // and the file's
+  bool language = true;                  // names that most families have are this one's, too, and experts are numbered
   // What norms add to the variance.
   GgufKey eps = {"rms_norm_eps", "attention.layer_norm_rms_epsilon", GgufKey::Number};
   Json says = Json::object();  // of config.json, what files do not say, as llama.cpp takes it to be
@@ -130,10 +134,45 @@ struct GgufFamily {
   GgufForm form;
 };
 
+// The tower of a family that sees. It has a file of its own, mmproj-....gguf of the architecture "clip"; that of the
+// text is another family's but for the architecture's name.
+struct GgufTower {
+  std::string projector = "";     // clip.projector_type; empty: such files are neither read nor written
+  std::string architecture = "";  // of the text's file: "qwen2vl"
+  std::string text = "";          // the other family's model_type
+  // Where config.json has the text's part, and that part's model_type; empty: at the top level.
+  std::string part = "", part_type = "";
+  // What its checkpoints' names of the text begin with, and this one's.
+  std::vector<std::pair<std::string, std::string>> begins = {};
+  std::vector<GgufPair> text_names = {};  // of the text, those that differ from that family's
+  GgufForm form = {};                     // the tower's names and, of vision_config, keys
+  // Names that depend on vision_config.
+  std::vector<GgufPair> (*further)(const Json& vision) = nullptr;
+  Json says = Json::object();  // of config.json, what files do not say
+  // Ids of config.json, and the tokens that have them.
+  std::vector<std::pair<std::string, std::string>> tokens = {};
+  // What else of config.json the settings mean, and the other way round.
+  void (*read)(const GgufSays& clip, Json& config) = nullptr;
+  void (*write)(const Json& config, GgufSettingsWriter& out) = nullptr;
+  // What the text's file says of the tower.
+  void (*write_text)(const Json& config, GgufSettingsWriter& out) = nullptr;
+};
+
+struct GgufTowerFamily {
+  std::string model_type, class_name;  // of the whole
+  GgufTower tower;
+  GgufFamily text(bool alone) const;  // in the other family's checkpoint, or as part of this one's
+};
+
 // What family files say at start.
 void register_gguf(const std::string& model_type, const std::string& class_name, const GgufForm& form);
-// The file's family. Fault::Model for others, naming those that are known.
-const GgufFamily& family_of_file(const GgufHeader& header);
+void register_gguf_tower(const std::string& model_type, const std::string& class_name, const GgufTower& tower);
+// The file's family; of the text of one that sees, the text's alone. Fault::Model for others, naming those that are
+// known.
+GgufFamily family_of_file(const GgufHeader& header);
+// Of both files of one that sees.
+GgufTowerFamily tower_of_files(const GgufHeader& text, const GgufHeader& tower);
+const GgufTowerFamily* tower_of_model_type(const std::string& model_type);  // null: it has none in such files
 const GgufFamily& family_of_model_type(const std::string& model_type, const std::string& where);
 std::vector<std::string> gguf_architectures();
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "gguf/import.h"
+#include "gguf/import_tower.h"
 
 namespace apus {
 
@@ -70,23 +71,6 @@ Json whole(const GgufSays& s, const std::string& file) {
   return found ? Json(*found) : Json();
 }
 
-// A setting under the name that config.json has for it.
-void take(Json& config, const GgufSays& s, const GgufKey& key) {
-  const char* file = key.file.c_str();
-  Json value;
-  if (key.kind == GgufKey::Whole)
-    value = whole(s, key.file);
-  else if (key.kind == GgufKey::Number)
-    value = s.number(file) ? Json(*s.number(file)) : Json();
-  else if (key.kind == GgufKey::Flag)
-    value = s.flag(file) ? Json(*s.flag(file)) : Json();
-  else if (key.kind == GgufKey::Wholes)
-    value = s.integers(file).empty() ? Json() : Json(s.integers(file));
-  else
-    value = s.numbers(file).empty() ? Json() : Json(s.numbers(file));
-  if (!value.is_null()) config[key.config] = std::move(value);
-}
-
 bool knows(const GgufForm& form, const char* file) {
   return std::any_of(form.keys.begin(), form.keys.end(), [&](const GgufKey& key) { return key.file == file; });
 }
@@ -125,6 +109,22 @@ Json llama3_scaling(const std::vector<float>& factors, double theta) {
 }
 
 }  // namespace
+
+void take_key(Json& config, const GgufSays& s, const GgufKey& key) {
+  const char* file = key.file.c_str();
+  Json value;
+  if (key.kind == GgufKey::Whole)
+    value = whole(s, key.file);
+  else if (key.kind == GgufKey::Number)
+    value = s.number(file) ? Json(*s.number(file)) : Json();
+  else if (key.kind == GgufKey::Flag)
+    value = s.flag(file) ? Json(*s.flag(file)) : Json();
+  else if (key.kind == GgufKey::Wholes)
+    value = s.integers(file).empty() ? Json() : Json(s.integers(file));
+  else
+    value = s.numbers(file).empty() ? Json() : Json(s.numbers(file));
+  if (!value.is_null()) config[key.config] = std::move(value);
+}
 
 Json scaling_of_factors(const std::vector<float>& factors, double theta, int64_t positions) {
   if (std::all_of(factors.begin(), factors.end(), [](float f) { return f == 1; })) return Json();
@@ -176,7 +176,7 @@ Json config_of_gguf(const GgufHeader& header, const GgufFamily& family) {
     config["intermediate_size"] = *of_expert;
   if (form.turns_in_part) config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head);
   config.update(form.says);
-  for (const GgufKey& key : form.keys) take(config, s, key);
+  for (const GgufKey& key : form.keys) take_key(config, s, key);
   if (Json scaling = rope_scaling(s, theta); !scaling.is_null()) config["rope_scaling"] = std::move(scaling);
   add_ids(config, header);
   if (form.read) form.read(s, config);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "gguf/import.h"
+#include "gguf/import_tower.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -44,15 +45,30 @@ std::vector<int64_t> shape_in_checkpoint(const GgufTensor& t, const GgufTurn& tu
   return shape;
 }
 
+std::string with_beginning(const std::string& name, const std::vector<std::pair<std::string, std::string>>& begins) {
+  for (const auto& [from, to] : begins)
+    if (name.starts_with(from)) return to + name.substr(from.size());
+  return name;
+}
+
+void refuse_unknown(std::vector<std::string> unknown, const std::string& where, const std::string& kind) {
+  const size_t strangers = unknown.size();
+  if (strangers > 8) unknown.resize(8), unknown.push_back("...");
+  require(strangers == 0, Fault::Model, where, ": ", strangers, " tensors are not known in the architecture '", kind,
+          "': ", join(unknown));
+}
+
 }  // namespace
 
-std::shared_ptr<const GgufModel> GgufModel::open(const fs::path& path) {
-  return std::shared_ptr<const GgufModel>(new GgufModel(path));
+std::shared_ptr<const GgufModel> GgufModel::open(const fs::path& path, const fs::path& tower) {
+  return std::shared_ptr<const GgufModel>(new GgufModel(path, tower));
 }
 
 std::shared_ptr<const GgufModel> GgufModel::in_folder(const fs::path& dir) {
   const fs::path link = dir / kGgufFile;
-  return fs::exists(link) ? open(fs::canonical(link)) : nullptr;
+  const fs::path tower = dir / kGgufTowerFile;
+  if (!fs::exists(link)) return nullptr;
+  return open(fs::read_symlink(link), fs::exists(tower) ? fs::read_symlink(tower) : fs::path());
 }
 
 void GgufModel::open_part(const fs::path& path) {
@@ -72,7 +88,7 @@ void GgufModel::open_part(const fs::path& path) {
   files_.push_back(std::move(mapped));
 }
 
-GgufModel::GgufModel(const fs::path& path) {
+void GgufModel::open_parts(const fs::path& path) {
   open_part(path);
   const int64_t count = header_.integer("split.count").value_or(1);
   require(count >= 1 && count < 100000 && header_.integer("split.no").value_or(0) == 0, Fault::Model, path.string(),
@@ -87,11 +103,27 @@ GgufModel::GgufModel(const fs::path& path) {
   if (const auto all = header_.integer("split.tensors.count"))
     require(*all == std::ssize(header_.tensors), Fault::Model, path.string(), ": its ", count, " parts have ",
             header_.tensors.size(), " tensors, where 'split.tensors.count' says ", *all);
-  family_ = &family_of_file(header_);
-  config_ = config_of_gguf(header_, *family_);
-  std::map<std::string, std::vector<Found>> found;
+}
+
+GgufModel::GgufModel(const fs::path& path, const fs::path& tower) {
+  open_parts(path);
+  if (!tower.empty()) {
+    tower_files_.push_back(std::make_unique<MappedFile>(tower));
+    tower_header_ = parse_gguf(tower_files_[0]->data(), tower_files_[0]->size(), tower.string());
+    const GgufTowerFamily seeing = tower_of_files(header_, tower_header_);
+    family_ = seeing.text(/*alone=*/false), begins_ = seeing.tower.begins;
+  } else {
+    family_ = family_of_file(header_);
+  }
+  const Json text = config_of_gguf(header_, family_);
+  config_ = text;
+  AllFound found;
   find_places(found);
-  const GgufSizes sizes = GgufSizes::of_config(config_);
+  add(found, GgufSizes::of_config(text));
+  if (!tower.empty()) add_tower();
+}
+
+void GgufModel::add(const AllFound& found, const GgufSizes& sizes) {
   for (const auto& [name, parts] : found) {
     const GgufSlice slice = slice_of(name, parts, sizes);
     if (!slice.holds_mxfp4()) {
@@ -103,13 +135,35 @@ GgufModel::GgufModel(const fs::path& path) {
   }
 }
 
-void GgufModel::find_places(std::map<std::string, std::vector<Found>>& found) {
+void GgufModel::add_tower() {
+  const GgufTowerFamily seeing = tower_of_files(header_, tower_header_);
+  config_ = config_of_tower(header_, tower_header_, seeing, config_);
+  const Json& vision = config_["vision_config"];
+  GgufForm form = seeing.tower.form;
+  if (seeing.tower.further)
+    for (GgufPair& pair : seeing.tower.further(vision)) form.names.push_back(std::move(pair));
+  const bool swapped = has_swapped_names(tower_header_);
+  AllFound found;
+  std::vector<std::string> unknown;
+  for (const GgufTensor& t : tower_header_.tensors) {
+    const auto place = place_in_checkpoint(swapped ? with_swapped_name(t.name) : t.name, form);
+    if (place)
+      found[place->name].push_back({&t, tower_files_[0]->data() + t.begin, place->turn});
+    else
+      unknown.push_back(t.name);
+  }
+  refuse_unknown(std::move(unknown), tower_header_.where, seeing.tower.projector);
+  add(found, sizes_of_tower(tower_header_, vision));
+}
+
+void GgufModel::find_places(AllFound& found) {
   std::vector<std::string> unknown;
   const auto layers = config_["num_hidden_layers"].get<int64_t>();
   for (size_t i = 0; i < header_.tensors.size(); ++i) {
     const GgufTensor& t = header_.tensors[i];
     if (is_of_positions(t.name) || guesses_ahead(t.name, layers)) continue;
-    const auto place = place_in_checkpoint(t.name, family_->form);
+    auto place = place_in_checkpoint(t.name, family_.form);
+    if (place) place->name = with_beginning(place->name, begins_);
     const size_t star = place ? place->name.find('*') : 0;
     if (!place || (star != std::string::npos && (t.shape.size() < 2 || place->turn.rows))) {
       unknown.push_back(t.name);
@@ -126,10 +180,7 @@ void GgufModel::find_places(std::map<std::string, std::vector<Found>>& found) {
             {{t.type, data_[i] + e * each, each, t.shape.size() == 3 ? t.shape[1] : 1}}};
     }
   }
-  const size_t strangers = unknown.size();
-  if (strangers > 8) unknown.resize(8), unknown.push_back("...");
-  require(strangers == 0, Fault::Model, header_.where, ": ", strangers, " tensors are not known in the architecture '",
-          family_->form.architecture, "': ", join(unknown));
+  refuse_unknown(std::move(unknown), header_.where, family_.form.architecture);
 }
 
 GgufSlice GgufModel::slice_of(const std::string& name, const std::vector<Found>& found, const GgufSizes& sizes) const {
@@ -167,6 +218,13 @@ GgufSlice GgufModel::slice_of(const std::string& name, const std::vector<Found>&
   // (Not in the bias of a convolution.)
   if (turn.drops_one && !name.ends_with(".bias"))
     slice.shape.insert(slice.shape.begin() + (slice.shape.size() > 1 ? 1 : 0), 1);
+  if (turn.groups > 0 && slice.shape.size() > 1) {
+    const auto rows = slice.shape.end() - 2;
+    require(*rows % turn.groups == 0, Fault::Model, header_.where, ": tensor '", found[0].tensor->name, "' has no ",
+            turn.groups, " groups of rows");
+    *rows /= turn.groups;
+    slice.shape.insert(slice.shape.end() - 2, turn.groups);
+  }
   if (turn.scales) slice.scales = turn.scales(sizes, slice.parts[0].rows);
   if (std::all_of(slice.scales.begin(), slice.scales.end(), [](float f) { return f == 1; })) slice.scales.clear();
   if (turn.columns && slice.shape.size() > 1) slice.columns = turn.columns(sizes, slice.width);
@@ -198,8 +256,9 @@ const GgufSlice* GgufModel::find(const std::string& name) const {
 
 bool GgufModel::maps(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
-  for (const auto& file : files_)
-    if (at >= file->data() && at < file->data() + file->size()) return true;
+  for (const auto* files : {&files_, &tower_files_})
+    for (const auto& file : *files)
+      if (at >= file->data() && at < file->data() + file->size()) return true;
   return false;
 }
 
@@ -207,14 +266,16 @@ void GgufModel::forget(const std::string& name) const {
   const GgufSlice* slice = find(name);
   if (!slice) return;
   for (const GgufPart& part : slice->parts)
-    for (const auto& file : files_)
-      if (const std::byte* begin = file->data(); part.data >= begin && part.data < begin + file->size())
-        file->forget(part.data - begin, part.bytes);
+    for (const auto* files : {&files_, &tower_files_})
+      for (const auto& file : *files)
+        if (const std::byte* begin = file->data(); part.data >= begin && part.data < begin + file->size())
+          file->forget(part.data - begin, part.bytes);
 }
 
 int64_t GgufModel::bytes() const {
   int64_t sum = 0;
-  for (const auto& file : files_) sum += file->size();
+  for (const auto* files : {&files_, &tower_files_})
+    for (const auto& file : *files) sum += file->size();
   return sum;
 }
 

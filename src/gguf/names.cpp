@@ -10,8 +10,6 @@ namespace apus {
 
 namespace {
 
-constexpr std::string_view kGgufLayer = "blk.";
-
 const std::vector<GgufPair>& usual_names() {
   static const std::vector<GgufPair> all = {
       {"model.embed_tokens", "token_embd"},
@@ -97,6 +95,7 @@ void each_pair(const GgufForm& form, const std::string& name, std::string GgufPa
   const std::string ending = ending_of(name), stem = name.substr(0, name.size() - ending.size());
   bool any = false;
   for (const std::vector<GgufPair>* pairs : {&form.names, &usual_names()}) {
+    if (pairs != &form.names && !form.language) return;
     for (const GgufPair& pair : *pairs) {
       const bool whole = pair.*side == name;
       if ((!whole && (ending.empty() || pair.*side != stem)) || (pair.only_read && side == &GgufPair::hf)) continue;
@@ -112,7 +111,7 @@ void each_pair(const GgufForm& form, const std::string& name, std::string GgufPa
 }  // namespace
 
 std::optional<GgufPlace> place_in_checkpoint(const std::string& gguf, const GgufForm& form) {
-  const InLayer in = in_layer(gguf, kGgufLayer);
+  const InLayer in = in_layer(gguf, form.file_layers);
   std::optional<GgufPlace> place;
   each_pair(form, in.name, &GgufPair::gguf, [&](const GgufPair& pair, const std::string& hf) {
     if (place) return;
@@ -123,10 +122,10 @@ std::optional<GgufPlace> place_in_checkpoint(const std::string& gguf, const Gguf
 
 std::vector<GgufPlace> places_in_file(const std::string& hf, const GgufForm& form) {
   InLayer in = in_layer(hf, form.layers);
-  const int64_t expert = take_expert(in.name);
+  const int64_t expert = form.language ? take_expert(in.name) : -1;
   std::vector<GgufPlace> places;
   each_pair(form, in.name, &GgufPair::hf, [&](const GgufPair& pair, const std::string& gguf) {
-    const std::string name = in.layer.empty() ? gguf : std::string(kGgufLayer) + in.layer + "." + gguf;
+    const std::string name = in.layer.empty() ? gguf : form.file_layers + in.layer + "." + gguf;
     places.push_back({name, expert, turn_of(pair, gguf, form)});
   });
   return places;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "hub/gguf_choice.h"
 #include "hub/repo.h"
 
 namespace apus {
@@ -102,6 +103,16 @@ bool wanted(const std::string& path, const HubOptions& options) {
   return (options.only.empty() || matches(path, options.only)) && !matches(path, options.leave);
 }
 
+HubOptions narrowed(const HubOptions& options, const std::vector<std::string>& paths, const std::string& id) {
+  const bool plain =
+      std::any_of(paths.begin(), paths.end(), [](const auto& path) { return path.ends_with(".safetensors"); });
+  const bool coded = std::any_of(paths.begin(), paths.end(), is_gguf_path);
+  if (options.gguf_type.empty() && (plain || !coded)) return options;
+  HubOptions own = options;
+  own.only = gguf_choice(paths, options.gguf_type, id).all(), own.leave.clear();
+  return own;
+}
+
 std::vector<std::string> authorization(const HubOptions& options) {
   if (options.token.empty()) return {};
   return {"Authorization: Bearer " + options.token};
@@ -132,13 +143,15 @@ fs::path fetch_repo(const std::string& id, RepoKind repo, const HubOptions& opti
 
 fs::path model_folder(const std::string& model, const HubOptions& options, const std::string& flag) {
   if (fs::exists(expanded(model))) return expanded(model);
+  const GgufWish wish = gguf_wish(model);
   const bool looks_local =
       model.starts_with("/") || model.starts_with("./") || model.starts_with("../") || model.starts_with("~");
-  require(!looks_local && is_repo_id(model), Fault::Usage, flag, " ", model, ": there is no such folder",
+  require(!looks_local && is_repo_id(wish.repo), Fault::Usage, flag, " ", model, ": there is no such folder",
           looks_local ? "" : ", and it is no hub id (owner/name) either");
   HubOptions own = options;
   if (own.leave.empty()) own.leave = unread_weights();
-  return fetch_repo(model, RepoKind::Model, own);
+  own.gguf_type = wish.type;
+  return fetch_repo(wish.repo, RepoKind::Model, own);
 }
 
 std::vector<std::string> unread_weights() {

@@ -21,6 +21,7 @@ struct HubOptions {
   std::string revision;            // branch, tag or commit; empty: the hub's main branch
   std::vector<std::string> only;   // patterns of files to fetch ("*.json"); empty: all
   std::vector<std::string> leave;  // patterns of files to leave out
+  std::string gguf_type;           // of a model in GGUF files, the one to fetch: "Q4_K_M"; empty: not said
 
   // HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE; MODELSCOPE_DOMAIN, MODELSCOPE_API_TOKEN,
   // MODELSCOPE_CACHE, MODELSCOPE_OFFLINE.

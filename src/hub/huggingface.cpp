@@ -91,14 +91,17 @@ fs::path download_snapshot(const HuggingFacePlace& place, const Json& info) {
   require(is_hex(commit, 40) && info.contains("siblings") && info["siblings"].is_array(), Fault::Io, place.api(),
           ": not the answer of a HuggingFace hub");
   const fs::path snapshot = place.root() / "snapshots" / commit;
-  std::vector<RepoFile> missing;
+  std::vector<std::string> paths;
   for (const auto& sibling : info["siblings"]) {
-    RepoFile file{sibling.value("rfilename", ""), -1, {}, {}};
-    require(safe_path(file.path), Fault::Io, place.id, ": the hub names a file '", file.path,
+    paths.push_back(sibling.value("rfilename", ""));
+    require(safe_path(paths.back()), Fault::Io, place.id, ": the hub names a file '", paths.back(),
             "', which would not stay in its folder");
-    if (wanted(file.path, place.options) && !fs::exists(snapshot / file.path))
-      missing.push_back(describe(place, commit, file));
   }
+  const HubOptions own = place.repo == RepoKind::Model ? narrowed(place.options, paths, place.id) : place.options;
+  std::vector<RepoFile> missing;
+  for (const std::string& path : paths)
+    if (wanted(path, own) && !fs::exists(snapshot / path))
+      missing.push_back(describe(place, commit, {path, -1, {}, {}}));
   int64_t total = 0;
   for (const auto& file : missing) total += std::max<int64_t>(file.size, 0);
   if (!missing.empty()) {

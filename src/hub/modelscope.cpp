@@ -63,7 +63,7 @@ size_t read_page(const ModelScopePlace& place, const std::string& body, std::vec
             "', which would not stay in its folder");
     if (entry.contains("Size") && entry["Size"].is_number_integer()) file.size = entry["Size"].get<int64_t>();
     if (entry.contains("Sha256") && entry["Sha256"].is_string()) file.sha256 = entry["Sha256"].get<std::string>();
-    if (wanted(file.path, place.options)) files.push_back(std::move(file));
+    files.push_back(std::move(file));
   }
   return list->size();
 }
@@ -98,10 +98,13 @@ fs::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions
     const size_t entries = read_page(place, good_body(reply, what, options), files);
     if (repo == RepoKind::Model || entries < kPage) break;
   }
+  std::vector<std::string> paths;
+  for (const auto& file : files) paths.push_back(file.path);
+  const HubOptions own = repo == RepoKind::Model ? narrowed(options, paths, id) : options;
   std::vector<RepoFile> missing;
   int64_t total = 0;
   for (const auto& file : files) {
-    if (is_current(folder / file.path, file)) continue;
+    if (!wanted(file.path, own) || is_current(folder / file.path, file)) continue;
     total += std::max<int64_t>(file.size, 0);
     missing.push_back(file);
   }

@@ -22,6 +22,8 @@ struct RepoFile {
 // Whether a file name from a server stays inside the folder that it is put into.
 bool safe_path(const std::string& path);
 bool wanted(const std::string& path, const HubOptions& options);
+// Of a repository whose only weights are GGUF files, or of which such a file is asked for: that file alone.
+HubOptions narrowed(const HubOptions& options, const std::vector<std::string>& paths, const std::string& id);
 
 std::vector<std::string> authorization(const HubOptions& options);  // headers of a request
 

@@ -120,6 +120,8 @@ void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
   log_info("Successfully written ", spec.to.string(), ": ", report.tensors, " tensors as ", spec.mix->label(), ", ",
            bytes_text(report.bytes), ", ", std::round(10 * report.bits()) / 10, " bits a weight, in ",
            duration_text(watch.seconds()));
+  if (!report.tower.empty())
+    log_info("what it sees with stands in ", report.tower.string(), ": keep the two files in one folder");
   if (!o.imatrix.empty())
     log_info("the importance of their numbers was known of ", report.weighed, " matrices, by ", o.imatrix);
   if (report.larger > 0)

@@ -80,8 +80,8 @@ void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
     return;
   }
   const fs::path from = o.tokenizer;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja",
-                           "special_tokens_map.json", "added_tokens.json"})
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "vocab.txt",
+                           "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"})
     if (fs::exists(from / name)) write_file_atomic(dir / name, read_file(from / name, int64_t{1} << 30));
 }
 

@@ -15,6 +15,7 @@
 #include "device/agree.h"
 #include "dist/mesh.h"
 #include "dist/shared_folder.h"
+#include "engine/answer/chat.h"
 #include "models/seeing_decoder.h"
 #include "ops/steady_rows.h"
 #include "run/benchmark_answers.h"
@@ -240,6 +241,7 @@ RunSetting setting_of(const TrainRun& o, Mesh& mesh, const MeshLayout& rows, con
           .ranks = rows.size(kDataAxes),
           .tokenizer = tokenizer,
           .sampling = asks ? rollout_sampling(o, tokenizer) : Sampling(),
+          .chat = asks ? std::make_shared<Chat>(o.model.model, tokenizer, o.prompt) : nullptr,
           .output_dir = run_dir,
           .seed = static_cast<uint64_t>(o.common.seed),
           .device = mesh.device()};

@@ -102,19 +102,21 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
   return c;
 }
 
-std::string kind_asked_for(const TrainRun& o) {
-  LoraConfig config;
+// The kind that the flags ask for, and what it drops while it is trained.
+LoraConfig kind_asked_for(const TrainRun& o) {
+  LoraConfig config{.dropout = o.tuner.lora_dropout};
   o.tuner.kinds.describe(o.tuner.tuner_type, config);
-  return config.kind;
+  return config;
 }
 
 void attach_adapter(TunedModel& out, const TrainRun& o) {
   const at::ScalarType wide = o.tuner.lora_dtype ? *parse_float_type(*o.tuner.lora_dtype) : at::kFloat;
   if (!o.tuner.adapters.empty()) {  // its shape is the adapter's, whatever the flags say
     const bool resumed = !o.folder.resume_from_checkpoint.empty();
+    const LoraConfig asked = kind_asked_for(o);
     out.adapter = load_adapter(*out.model, resumed ? o.folder.resume_from_checkpoint : o.tuner.adapters[0], "default",
-                               o.tuner.lora_dropout);
-    require(out.adapter->config.kind == kind_asked_for(o), Fault::Usage, "--adapters ", o.tuner.adapters[0],
+                               asked.dropout);
+    require(out.adapter->config.kind == asked.kind, Fault::Usage, "--adapters ", o.tuner.adapters[0],
             " is of the kind ", out.adapter->config.kind, ": give --tuner_type ", out.adapter->config.kind);
     if (!resumed)
       log_info("training goes on from the adapter ", o.tuner.adapters[0], " (rank ", out.adapter->config.r, ")");
@@ -209,7 +211,7 @@ Json score_config(Json config, const ScoreHead& head, const fs::path& dir) {
 
 TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
   const c10::Device device = mesh.device();
-  if (o.tuner.lora() && kind_asked_for(o) == "lora")
+  if (o.tuner.lora() && kind_asked_for(o).kind == "lora")
     check_lora_init(o.tuner.init_weights);  // before gigabytes are read
   TunedModel out;
   const bool resumed = !o.folder.resume_from_checkpoint.empty();

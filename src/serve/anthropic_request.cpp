@@ -119,8 +119,7 @@ Json openai_messages(const Fields& f, Json& media) {
   if (const Json* system = f.find("system"))
     out.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
   const Json* messages = f.list("messages");
-  if (!messages || messages->empty())
-    refuse("messages", "'messages' is missing: it must be a list with at least one message");
+  if (!messages || messages->empty()) return f.missing("messages", "a list with at least one message"), out;
   for (size_t i = 0; i < messages->size(); ++i) {
     const std::string where = str("messages[", i, "]");
     const Fields m((*messages)[i], where + ".");
@@ -195,12 +194,12 @@ Guide read_format(const Fields& f) {
 
 }  // namespace
 
-ChatCall read_messages_request(const Json& body, bool counting) {
-  const Fields f(body);
+ChatCall read_messages_request(const Json& body, bool counting, Json* schema) {
+  const Fields f(body, "", schema);
   ChatCall call;
   call.model = f.text("model").value_or("");
   const auto most = f.whole("max_tokens", 1, INT32_MAX);
-  if (!most && !counting) refuse("max_tokens", "'max_tokens' is missing");
+  if (!most && !counting) f.missing("max_tokens", "a whole number");
   call.wishes = f.sampling();
   call.wishes.max_new_tokens = most.value_or(1);
   call.stops = f.texts("stop_sequences", 64);
@@ -208,8 +207,8 @@ ChatCall read_messages_request(const Json& body, bool counting) {
   call.stream = f.boolean("stream").value_or(false);
   call.messages = openai_messages(f, call.media);
   // An answer that is begun already is gone on with.
-  call.continue_final_message =
-      call.messages.back()["role"] == "assistant" && !call.messages.back().contains("tool_calls");
+  call.continue_final_message = !call.messages.empty() && call.messages.back()["role"] == "assistant" &&
+                                !call.messages.back().contains("tool_calls");
   call.guide = read_format(f);
   Json tools, choice;
   if (const Json* given = f.list("tools")) tools = openai_tools(*given);

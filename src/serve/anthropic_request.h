@@ -7,6 +7,6 @@
 namespace apus {
 
 // `counting`: for count_tokens, where max_tokens may be missing.
-ChatCall read_messages_request(const Json& body, bool counting = false);
+ChatCall read_messages_request(const Json& body, bool counting = false, Json* schema = nullptr);
 
 }  // namespace apus

@@ -60,10 +60,12 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   struct Route {
     std::set<std::string> methods;
     Handler handler;
-    bool open = false;   // needs no key
-    bool slow = false;   // may wait for long: runs on a thread for such requests
-    bool awake = false;  // needs an engine that is awake
-    bool bytes = false;  // the body is no JSON
+    Json (*request)() = nullptr;       // the schema of the body; null: there is none
+    std::vector<const char*> query{};  // what may stand in the address
+    bool open = false;                 // needs no key
+    bool slow = false;                 // may wait for long: runs on a thread for such requests
+    bool awake = false;                // needs an engine that is awake
+    bool bytes = false;                // the body is no JSON
     const char* about = "";
   };
   class Recorded;

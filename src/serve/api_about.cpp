@@ -10,22 +10,30 @@ namespace apus {
 
 void Api::version(const Exchange& e) { send_json(*e.reply, {{"version", APUS_VERSION}}); }
 
+namespace {
+
+Json text_parameter(const char* name, const char* in) {
+  return {{"name", name}, {"in", in}, {"required", std::string(in) == "path"}, {"schema", {{"type", "string"}}}};
+}
+
+}  // namespace
+
 void Api::openapi(const Exchange& e) {
   Json paths = Json::object();
-  for (const auto& [path, route] : routes()) {
+  for (const auto& [path, route] : routes())
     for (const auto& method : route.methods) {
       Json& entry = paths[path][lower(method)];
       entry = {{"summary", route.about},
                {"operationId", lower(method) + path},
                {"responses", {{"200", {{"description", "The answer"}}}, {"4XX", {{"description", "What is wrong"}}}}}};
-      if (method == "POST")
-        entry["requestBody"] = {{"content", {{"application/json", {{"schema", {{"type", "object"}}}}}}}};
-      if (path.ends_with("{id}"))
-        entry["parameters"] =
-            Json::array({{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+      if (method == "POST" && route.request)
+        entry["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", route.request()}}}}}};
+      if (route.bytes)
+        entry["requestBody"] = {{"required", true}, {"content", {{"application/octet-stream", Json::object()}}}};
+      for (const char* name : route.query) entry["parameters"].push_back(text_parameter(name, "query"));
+      if (path.ends_with("{id}")) entry["parameters"].push_back(text_parameter("id", "path"));
       if (!route.open) entry["security"] = Json::array({{{"key", Json::array()}}});
     }
-  }
   send_json(*e.reply, {{"openapi", "3.1.0"},
                        {"info", {{"title", "Apus"}, {"version", APUS_VERSION}}},
                        {"paths", paths},

@@ -7,19 +7,9 @@
 #include "base/log.h"
 #include "serve/api.h"
 #include "serve/api_error.h"
-#include "serve/fields.h"
+#include "serve/own_requests.h"
 
 namespace apus {
-
-namespace {
-bool plain_name(const std::string& name) {
-  if (name.empty() || name.size() > 200) return false;
-  for (const char c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && std::string_view("._-:/@+").find(c) == std::string_view::npos)
-      return false;
-  return true;
-}
-}  // namespace
 
 // A folder of the server's machine is named here, or everybody's answers held up: only who has the key may do that, so
 // without a key there is no such endpoint.
@@ -43,10 +33,7 @@ void Api::usage(const Exchange& e) {
 
 void Api::load_adapter(const Exchange& e) {
   check_admin(e, "Loading adapters");
-  const Json body = e.body();
-  const Fields f(body);
-  const std::string name = f.needed_text("lora_name"), dir = f.needed_text("lora_path");
-  if (!plain_name(name)) refuse("lora_name", "'lora_name' must be of letters, digits and . _ - : / @ +");
+  const auto [name, dir] = read_load_adapter_request(e.body());
   for (const auto& taken : service_.models())
     if (taken == name)
       throw ApiError(400, str("'", name, "' is served already; unload it first"), "lora_name", "name_taken");
@@ -57,8 +44,7 @@ void Api::load_adapter(const Exchange& e) {
 
 void Api::unload_adapter(const Exchange& e) {
   check_admin(e, "Unloading adapters");
-  const Json body = e.body();
-  const std::string name = Fields(body).needed_text("lora_name");
+  const std::string name = read_unload_adapter_request(e.body()).name;
   const auto adapters = service_.spec().engine->adapters();
   if (std::find(adapters.begin(), adapters.end(), name) == adapters.end())
     throw ApiError(404, str("no adapter named '", name.substr(0, 200), "' is loaded"), "lora_name", "model_not_found");

@@ -68,10 +68,8 @@ void Api::ollama_tags(const Exchange& e) {
 }
 
 void Api::ollama_show(const Exchange& e) {
-  const Json body = e.body();
-  const Fields f(body);
   const ServiceSpec& spec = service_.spec();
-  const std::string model = ollama_name(f.text("model").value_or(f.text("name").value_or("")));
+  const std::string model = ollama_show_request(e.body());
   service_.check_model(model);
   Json capabilities = Json::array();
   if (spec.task.talks()) capabilities.push_back("completion");

@@ -7,13 +7,12 @@
 #include "serve/api_error.h"
 #include "serve/fields.h"
 #include "serve/openai_request.h"
+#include "serve/own_requests.h"
 #include "serve/rollout_door.h"
 
 namespace apus {
 
 namespace {
-constexpr size_t kMostRows = 2048;  // of one /infer/
-
 // Appends what was answered, as `swift deploy --result_path` does.
 Json result_line(const Json& response, const Json& request) {
   Json config = request;
@@ -77,18 +76,16 @@ void Api::models(const Exchange& e) {
 
 void Api::tokenize(const Exchange& e) {
   const Json body = e.body();
-  const Fields f(body);
-  service_.check_model(f.text("model").value_or(""));
-  std::vector<int32_t> ids;
-  if (f.find("messages"))
-    ids = service_.chat_ids(read_chat_request(body, {.max_logprobs = service_.spec().max_logprobs}));
-  else
-    ids = service_.encode(f.needed_text("prompt"), f.boolean("add_special_tokens").value_or(true), "prompt");
+  const TokenizeCall call = read_tokenize_request(body);
+  service_.check_model(call.model);
+  const auto ids = call.chat
+                       ? service_.chat_ids(read_chat_request(body, {.max_logprobs = service_.spec().max_logprobs}))
+                       : service_.encode(call.prompt, call.add_special, "prompt");
   Json out = {{"count", ids.size()},
               {"max_model_len", service_.spec().engine->max_model_len()},
               {"tokens", ids},
               {"token_strs", nullptr}};
-  if (f.boolean("return_token_strs").value_or(false)) {
+  if (call.pieces) {
     out["token_strs"] = Json::array();
     for (const int32_t id : ids) out["token_strs"].push_back(service_.spec().tokenizer->piece(id));
   }
@@ -96,10 +93,7 @@ void Api::tokenize(const Exchange& e) {
 }
 
 void Api::detokenize(const Exchange& e) {
-  const Json body = e.body();
-  const Fields f(body);
-  if (!f.find("tokens")) refuse("tokens", "'tokens' is missing: it must be a list of token ids");
-  const auto ids = f.ids("tokens", 1 << 22);
+  const auto ids = read_detokenize_request(e.body());
   service_.check_ids(ids, "tokens");
   send_json(*e.reply, {{"prompt", service_.spec().tokenizer->decode(ids)}});
 }
@@ -160,27 +154,18 @@ class Rows {
 
 void Api::infer(const Exchange& e) {
   check_talks();
-  const Json body = e.body();
-  const Fields f(body);
-  const Json* rows = f.list("infer_requests");
-  if (!rows || rows->empty())
-    refuse("infer_requests", "'infer_requests' is missing: it must be a list of {\"messages\": [...]}");
-  if (rows->size() > kMostRows)
-    refuse("infer_requests", "'infer_requests' has ", rows->size(), " entries, at most ", kMostRows, " are possible");
-  const Json* config = f.object("request_config");
-  const auto model = f.text("model");
+  const InferCall call = read_infer_request(e.body());
   if (service_.spec().door && service_.spec().door->spec().environment.several_turns()) {
-    std::make_shared<Serial>(slow_workers_)
-        ->post([self = shared_from_this(), e, rows = *rows, config = config ? *config : Json::object()] {
-          try {
-            self->play_rows(e, rows, config);
-          } catch (...) {
-            e.reply->send(error_answer(*e.call, current_error(*e.call)));
-          }
-        });
+    std::make_shared<Serial>(slow_workers_)->post([self = shared_from_this(), e, call] {
+      try {
+        self->play_rows(e, call.rows, call.config);
+      } catch (...) {
+        e.reply->send(error_answer(*e.call, current_error(*e.call)));
+      }
+    });
     return;
   }
-  const auto all = std::make_shared<Rows>(rows->size(), to_reply(e), e.notes);
+  const auto all = std::make_shared<Rows>(call.rows.size(), to_reply(e), e.notes);
   struct Ready {
     size_t row;
     std::shared_ptr<const Json> request;
@@ -188,12 +173,12 @@ void Api::infer(const Exchange& e) {
   };
   // All of them before the first begins: the queue is judged by what others brought.
   std::vector<Ready> ready;
-  for (size_t i = 0; i < rows->size(); ++i) {
+  for (size_t i = 0; i < call.rows.size(); ++i) {
     try {
-      const Fields row((*rows)[i], str("infer_requests[", i, "]."));
-      Json request = config ? *config : Json::object();
-      if (model) request["model"] = *model;
-      request.update((*rows)[i]);
+      const Fields row(call.rows[i], str("infer_requests[", i, "]."));
+      Json request = call.config;
+      if (call.model) request["model"] = *call.model;
+      request.update(call.rows[i]);
       ready.push_back({i, std::make_shared<const Json>(request), prepare_row(e, request)});
     } catch (...) {
       all->failed(i, current_error(*e.call));

@@ -10,7 +10,7 @@
 #include "environment/plugin.h"
 #include "serve/api.h"
 #include "serve/api_error.h"
-#include "serve/fields.h"
+#include "serve/own_requests.h"
 #include "serve/rollout_door.h"
 
 namespace apus {
@@ -93,10 +93,7 @@ void Api::take_weights(const Exchange& e) {
 }
 
 void Api::finish_weights(const Exchange& e) {
-  const Json body = e.body();
-  const auto version = Fields(body).whole("version", 1, INT64_MAX);
-  if (!version) refuse("version", "'version' is missing");
-  door().finish(*version);
+  door().finish(read_weights_request(e.body()));
   send_json(*e.reply, {{"version", door().version()}});
 }
 
@@ -138,7 +135,8 @@ void Api::generate_ids(const Exchange& e) {
 void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
   const RolloutDoor& trainer = door();
   const EnvironmentOptions& o = trainer.spec().environment;
-  const auto environment = make_environment(o, plugins_of(o, Json::object(), service_.spec().tokenizer));
+  const Speech speech{{std::shared_ptr<void>(), service_.spec().chat}, service_.spec().stop_ids};  // not owned
+  const auto environment = make_environment(o, plugins_of(o, Json::object(), service_.spec().tokenizer), speech);
   std::vector<EpisodeStart> starts;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Json> asked;

@@ -2,25 +2,66 @@
 #include "serve/fields.h"
 
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "serve/api_error.h"
 
 namespace apus {
 
-Fields::Fields(const Json& object, std::string prefix) : json_(object), prefix_(std::move(prefix)) {
+namespace {
+
+const Json kText = {{"type", "string"}};
+
+// Bounds that are a type's own are none.
+template <class T>
+Json number_schema(const char* type, T least, T most) {
+  Json out = {{"type", type}};
+  if (least > std::numeric_limits<T>::lowest()) out["minimum"] = least;
+  if (most < std::numeric_limits<T>::max()) out["maximum"] = most;
+  return out;
+}
+
+}  // namespace
+
+Fields::Fields(const Json& object, std::string prefix, Json* schema)
+    : json_(object), prefix_(std::move(prefix)), schema_(schema) {
+  if (schema) *schema = {{"type", "object"}, {"properties", Json::object()}};
   if (object.is_object()) return;
   const std::string where = prefix_.empty() ? "the request's body" : prefix_.substr(0, prefix_.size() - 1);
   refuse(prefix_.empty() ? "" : where, where, " must be a JSON object");
 }
 
+// What is asked for by more than one type may be any of them; a plain look says nothing.
+void Fields::note(const char* key, Json must_be) const {
+  if (!schema_) return;
+  Json& known = (*schema_)["properties"][key];
+  if (known.is_null() || known.empty())
+    known = std::move(must_be);
+  else if (!must_be.empty() && known != must_be && !(must_be.size() == 1 && known.value("type", "") == must_be["type"]))
+    known = {{"anyOf", {known, must_be}}};
+}
+
+void Fields::missing(const char* key, const char* wanted) const {
+  if (!schema_) refuse(name(key), "'", name(key), "' is missing: it must be ", wanted);
+  (*schema_)["required"].push_back(key);
+}
+
+void Fields::as_in(const Json& other) const {
+  if (!schema_) return;
+  for (const auto& [key, must_be] : other["properties"].items())
+    if (Json& mine = (*schema_)["properties"]; mine.contains(key) && mine[key].empty()) mine[key] = must_be;
+}
+
 const Json* Fields::find(const char* key) const {
   read_.insert(key);
+  note(key, Json::object());
   const auto it = json_.find(key);
   return it == json_.end() || it->is_null() ? nullptr : &*it;
 }
 
 std::optional<double> Fields::number(const char* key, double least, double most) const {
+  note(key, number_schema("number", least, most));
   const Json* v = find(key);
   if (!v) return std::nullopt;
   if (!v->is_number()) refuse(name(key), "'", name(key), "' must be a number");
@@ -31,6 +72,7 @@ std::optional<double> Fields::number(const char* key, double least, double most)
 }
 
 std::optional<int64_t> Fields::whole(const char* key, int64_t least, int64_t most) const {
+  note(key, number_schema("integer", least, most));
   const Json* v = find(key);
   if (!v) return std::nullopt;
   const double x = v->is_number() ? v->get<double>() : 0.5;
@@ -44,6 +86,7 @@ std::optional<int64_t> Fields::whole(const char* key, int64_t least, int64_t mos
 }
 
 std::optional<bool> Fields::boolean(const char* key) const {
+  note(key, {{"type", "boolean"}});
   const Json* v = find(key);
   if (!v) return std::nullopt;
   if (!v->is_boolean()) refuse(name(key), "'", name(key), "' must be true or false");
@@ -51,6 +94,7 @@ std::optional<bool> Fields::boolean(const char* key) const {
 }
 
 std::optional<std::string> Fields::text(const char* key) const {
+  note(key, kText);
   const Json* v = find(key);
   if (!v) return std::nullopt;
   if (!v->is_string()) refuse(name(key), "'", name(key), "' must be a text");
@@ -59,11 +103,23 @@ std::optional<std::string> Fields::text(const char* key) const {
 
 std::string Fields::needed_text(const char* key) const {
   auto t = text(key);
-  if (!t) refuse(name(key), "'", name(key), "' is missing: it must be a text");
-  return *std::move(t);
+  if (!t) missing(key, "a text");
+  return std::move(t).value_or("");
+}
+
+std::optional<std::string> Fields::choice(const char* key, std::initializer_list<const char*> possible) const {
+  note(key, {{"type", "string"}, {"enum", std::vector<std::string>(possible.begin(), possible.end())}});
+  auto t = text(key);
+  std::string names;
+  for (const char* one : possible) {
+    if (!t || *t == one) return t;
+    names += (names.empty() ? "" : one == *(possible.end() - 1) ? " or " : ", ") + std::string(one);
+  }
+  refuse(name(key), "'", name(key), "' is '", t->substr(0, 64), "', it must be ", names);
 }
 
 std::vector<std::string> Fields::texts(const char* key, size_t most) const {
+  note(key, {{"anyOf", {kText, {{"type", "array"}, {"items", kText}, {"maxItems", most}}}}});
   const Json* v = find(key);
   if (!v) return {};
   if (v->is_string()) return {v->get<std::string>()};
@@ -90,18 +146,21 @@ SamplingWishes Fields::sampling() const {
 }
 
 const Json* Fields::object(const char* key) const {
+  note(key, {{"type", "object"}});
   const Json* v = find(key);
   if (v && !v->is_object()) refuse(name(key), "'", name(key), "' must be an object");
   return v;
 }
 
 const Json* Fields::list(const char* key) const {
+  note(key, {{"type", "array"}});
   const Json* v = find(key);
   if (v && !v->is_array()) refuse(name(key), "'", name(key), "' must be a list");
   return v;
 }
 
 std::vector<int32_t> Fields::ids(const char* key, size_t most) const {
+  note(key, {{"type", "array"}, {"items", {{"type", "integer"}}}, {"maxItems", most}});
   const Json* v = list(key);
   if (!v) return {};
   if (v->size() > most)
@@ -110,6 +169,7 @@ std::vector<int32_t> Fields::ids(const char* key, size_t most) const {
 }
 
 void Fields::cannot(const char* key, const Json& harmless, const char* why) const {
+  note(key, {{"const", harmless}, {"description", why}});
   const Json* v = find(key);
   if (v && *v != harmless) refuse(name(key), "'", name(key), "': ", why);
 }

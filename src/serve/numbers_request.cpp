@@ -25,14 +25,14 @@ std::optional<bool> read_activation(const Fields& f) {
 
 std::vector<std::string> needed_texts(const Fields& f, const char* key) {
   std::vector<std::string> texts = f.texts(key, kMostTexts);
-  if (texts.empty()) refuse(f.name(key), "'", key, "' is missing: it must be a text or a list of texts");
+  if (texts.empty()) f.missing(key, "a text or a list of texts");
   return texts;
 }
 
 // Texts, or objects with one, as Jina's clients send them.
 std::vector<std::string> read_documents(const Fields& f) {
   const Json* list = f.list("documents");
-  if (!list || list->empty()) refuse("documents", "'documents' is missing: it must be a list of texts");
+  if (!list || list->empty()) return f.missing("documents", "a list of texts"), std::vector<std::string>();
   if (list->size() > kMostTexts)
     refuse("documents", "'documents' has ", list->size(), " entries, at most ", kMostTexts, " are possible");
   std::vector<std::string> texts;
@@ -48,8 +48,8 @@ std::vector<std::string> read_documents(const Fields& f) {
 
 }  // namespace
 
-TextsCall read_texts_request(const Json& body) {
-  const Fields f(body);
+TextsCall read_texts_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   TextsCall call;
   read_common(f, call.model, call.priority);
   if (const Json* messages = f.list("messages")) {
@@ -59,17 +59,14 @@ TextsCall read_texts_request(const Json& body) {
   } else {
     call.inputs = read_inputs(f, "input");
   }
-  const std::string format = f.text("encoding_format").value_or("float");
-  if (format != "float" && format != "base64")
-    refuse("encoding_format", "'encoding_format' is '", format, "', it must be float or base64");
-  call.base64 = format == "base64";
+  call.base64 = f.choice("encoding_format", {"float", "base64"}) == "base64";
   call.activation = read_activation(f).value_or(true);
   call.ignored = f.unread({"user"});
   return call;
 }
 
-PairsCall read_score_request(const Json& body) {
-  const Fields f(body);
+PairsCall read_score_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   PairsCall call;
   read_common(f, call.model, call.priority);
   const bool queries = f.find("queries") != nullptr;  // vLLM's newer names
@@ -84,8 +81,8 @@ PairsCall read_score_request(const Json& body) {
   return call;
 }
 
-PairsCall read_rerank_request(const Json& body) {
-  const Fields f(body);
+PairsCall read_rerank_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   PairsCall call;
   read_common(f, call.model, call.priority);
   call.first = {f.needed_text("query")};

@@ -6,8 +6,8 @@
 
 namespace apus {
 
-TextsCall read_texts_request(const Json& body);   // {"input"} or {"messages"}
-PairsCall read_score_request(const Json& body);   // {"text_1", "text_2"}
-PairsCall read_rerank_request(const Json& body);  // {"query", "documents", "top_n"}
+TextsCall read_texts_request(const Json& body, Json* schema = nullptr);   // {"input"} or {"messages"}
+PairsCall read_score_request(const Json& body, Json* schema = nullptr);   // {"text_1", "text_2"}
+PairsCall read_rerank_request(const Json& body, Json* schema = nullptr);  // {"query", "documents", "top_n"}
 
 }  // namespace apus

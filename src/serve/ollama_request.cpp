@@ -79,8 +79,8 @@ std::string ollama_name(const std::string& model) {
   return model.ends_with(tag) ? model.substr(0, model.size() - tag.size()) : model;
 }
 
-Json ollama_chat_request(const Json& body) {
-  const Fields f(body);
+Json ollama_chat_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   Json out = Json::object();
   take_options(f, out);
   out["messages"] = Json::array();
@@ -91,8 +91,9 @@ Json ollama_chat_request(const Json& body) {
   return out;
 }
 
-Json ollama_generate_request(const Json& body) {
-  const Fields f(body);
+Json ollama_generate_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
+  for (const char* key : {"raw", "suffix"}) f.find(key);  // of those who ask for a completion
   f.cannot("template", "", "the model's own chat template is used; --chat_template of the server changes it");
   f.cannot("context", Json::array(), "conversations are told as messages: /api/chat");
   Json out = Json::object();
@@ -104,8 +105,8 @@ Json ollama_generate_request(const Json& body) {
   return out;
 }
 
-Json ollama_completion_request(const Json& body) {
-  const Fields f(body);
+Json ollama_completion_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   Json out = Json::object();
   take_options(f, out);
   out.erase("chat_template_kwargs"), out.erase("reasoning_effort");
@@ -115,14 +116,21 @@ Json ollama_completion_request(const Json& body) {
   return out;
 }
 
-Json ollama_embedding_request(const Json& body) {
-  const Fields f(body);
+std::string ollama_show_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
+  const auto model = f.text("model"), older = f.text("name");
+  return ollama_name(model ? *model : older.value_or(""));
+}
+
+Json ollama_embedding_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   Json out = Json::object();
   if (const auto model = f.text("model")) out["model"] = ollama_name(*model);
-  const Json* input = f.find("input");
-  if (!input) input = f.find("prompt");
-  if (!input) refuse("input", "'input' is missing: a text, or a list of them");
-  out["input"] = *input;
+  const Json *input = f.find("input"), *prompt = f.find("prompt");
+  if (input || prompt)
+    out["input"] = input ? *input : *prompt;
+  else
+    f.missing("input", "a text, or a list of them");
   if (const auto dimensions = f.whole("dimensions", 1, 1 << 20)) out["dimensions"] = *dimensions;
   return out;
 }

@@ -10,9 +10,12 @@ namespace apus {
 
 std::string ollama_name(const std::string& model);  // without the tag :latest, which every name may have
 
-Json ollama_chat_request(const Json& body);        // /api/chat
-Json ollama_generate_request(const Json& body);    // /api/generate: one question, as a chat
-Json ollama_completion_request(const Json& body);  // the same with raw or suffix: the text as it is
-Json ollama_embedding_request(const Json& body);   // /api/embed and, with "prompt", /api/embeddings
+Json ollama_chat_request(const Json& body, Json* schema = nullptr);      // /api/chat
+Json ollama_generate_request(const Json& body, Json* schema = nullptr);  // /api/generate: one question, as a chat
+Json ollama_completion_request(const Json& body,
+                               Json* schema = nullptr);  // the same with raw or suffix: the text as it is
+std::string ollama_show_request(const Json& body, Json* schema = nullptr);  // /api/show: the model's name
+Json ollama_embedding_request(const Json& body,
+                              Json* schema = nullptr);  // /api/embed and, with "prompt", /api/embeddings
 
 }  // namespace apus

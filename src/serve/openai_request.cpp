@@ -204,8 +204,8 @@ Input one_input(const Json& value, const char* key) {
 
 std::vector<Input> read_inputs(const Fields& f, const char* key) {
   const Json* value = f.find(key);
-  if (!value) refuse(key, "'", key, "' is missing");
   std::vector<Input> out;
+  if (!value) return f.missing(key, "a text, a list of texts, a list of token ids, or a list of such lists"), out;
   const bool several = value->is_array() && !value->empty() && !value->front().is_number();
   if (!several) return {one_input(*value, key)};
   if (value->size() > kMostPrompts)
@@ -215,16 +215,6 @@ std::vector<Input> read_inputs(const Fields& f, const char* key) {
 }
 
 namespace {
-
-std::optional<std::string> read_effort(const Fields& f) {
-  const auto effort = f.text("reasoning_effort");
-  for (const char* known : {"none", "minimal", "low", "medium", "high", "xhigh"})
-    if (effort == known) return effort;
-  if (effort)
-    refuse("reasoning_effort", "'reasoning_effort' is '", effort->substr(0, 64),
-           "', it must be none, minimal, low, medium, high or xhigh");
-  return effort;
-}
 
 // Tools, or OpenAI's functions as they were before there were tools.
 void read_all_tools(const Fields& f, ChatCall& call) {
@@ -245,22 +235,23 @@ void read_all_tools(const Fields& f, ChatCall& call) {
 
 }  // namespace
 
-ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
-  const Fields f(body);
+ChatCall read_chat_request(const Json& body, const RequestLimits& limits, Json* schema) {
+  const Fields f(body, "", schema);
   ChatCall call;
   read_answer(f, limits, call);
   call.wishes.max_new_tokens = new_tokens(f, {"max_completion_tokens", "max_tokens"}, 1);
   const Json* messages = f.list("messages");
-  if (!messages || messages->empty())
-    refuse("messages", "'messages' is missing: it must be a list with at least one message");
-  call.messages = chat_messages(*messages, &call.media);
+  if (messages && !messages->empty())
+    call.messages = chat_messages(*messages, &call.media);
+  else
+    f.missing("messages", "a list with at least one message");
   if (f.boolean("logprobs").value_or(false)) call.top_logprobs = 0;
   if (const auto top = f.whole("top_logprobs", 0, limits.max_logprobs)) {
     if (call.top_logprobs < 0 && *top > 0) refuse("top_logprobs", "'top_logprobs' needs \"logprobs\": true");
     if (call.top_logprobs >= 0) call.top_logprobs = *top;
   }
   if (const Json* kwargs = f.object("chat_template_kwargs")) call.kwargs = *kwargs;
-  call.effort = read_effort(f);
+  call.effort = f.choice("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"});
   if (const Json* documents = f.list("documents")) call.documents = *documents;
   call.continue_final_message = f.boolean("continue_final_message").value_or(false);
   call.add_generation_prompt = f.boolean("add_generation_prompt").value_or(true);
@@ -278,8 +269,8 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   return call;
 }
 
-CompletionCall read_completion_request(const Json& body, const RequestLimits& limits) {
-  const Fields f(body);
+CompletionCall read_completion_request(const Json& body, const RequestLimits& limits, Json* schema) {
+  const Fields f(body, "", schema);
   CompletionCall call;
   read_answer(f, limits, call);
   call.prompts = read_inputs(f, "prompt");
@@ -307,15 +298,12 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   return call;
 }
 
-EmbeddingCall read_embedding_request(const Json& body) {
-  const Fields f(body);
+EmbeddingCall read_embedding_request(const Json& body, Json* schema) {
+  const Fields f(body, "", schema);
   EmbeddingCall call;
   call.model = f.text("model").value_or("");
   call.inputs = read_inputs(f, "input");
-  const std::string format = f.text("encoding_format").value_or("float");
-  if (format != "float" && format != "base64")
-    refuse("encoding_format", "'encoding_format' is '", format, "', it must be float or base64");
-  call.base64 = format == "base64";
+  call.base64 = f.choice("encoding_format", {"float", "base64"}) == "base64";
   call.dimensions = f.whole("dimensions", 1, 1 << 20);
   call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));
   f.cannot("truncate_prompt_tokens", nullptr, kNeverCut);

@@ -13,10 +13,11 @@ struct RequestLimits {
   int64_t max_logprobs = 20;  // top_logprobs and prompt_logprobs
 };
 
-ChatCall read_chat_request(const Json& body, const RequestLimits& limits);
-CompletionCall read_completion_request(const Json& body, const RequestLimits& limits);
+// `schema` (of every reader): takes what the request may be, as JSON schema; the body is an empty object then.
+ChatCall read_chat_request(const Json& body, const RequestLimits& limits, Json* schema = nullptr);
+CompletionCall read_completion_request(const Json& body, const RequestLimits& limits, Json* schema = nullptr);
 std::vector<Input> read_inputs(const Fields& f, const char* key);  // one or several texts, or lists of token ids
-EmbeddingCall read_embedding_request(const Json& body);
+EmbeddingCall read_embedding_request(const Json& body, Json* schema = nullptr);
 
 // Messages as chat templates know them. Parts of text become one text. Images, videos and sounds become tags in it and
 // entries of `media` (serve/media_parts.h); where that is null, they are refused, as files always are.

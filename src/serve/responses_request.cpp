@@ -83,7 +83,7 @@ class Items {
 
 Json input_messages(const Fields& f) {
   const Json* input = f.find("input");
-  if (!input) refuse("input", "'input' is missing: it must be a text or a list of items");
+  if (!input) return f.missing("input", "a text or a list of items"), Json::array();
   if (input->is_string()) return Json::array({{{"role", "user"}, {"content", *input}}});
   if (!input->is_array() || input->empty()) refuse("input", "'input' must be a text or a list of items");
   if (input->size() > kMostItems)
@@ -160,8 +160,9 @@ Json chat_request(const Fields& f, const Json& messages) {
 
 }  // namespace
 
-ResponsesCall read_responses_request(const Json& body, const RequestLimits& limits, const PriorMessages& before) {
-  const Fields f(body);
+ResponsesCall read_responses_request(const Json& body, const RequestLimits& limits, const PriorMessages& before,
+                                     Json* schema) {
+  const Fields f(body, "", schema);
   ResponsesCall out;
   out.previous = f.text("previous_response_id").value_or("");
   out.messages = out.previous.empty() ? Json::array() : before(out.previous);
@@ -170,7 +171,9 @@ ResponsesCall read_responses_request(const Json& body, const RequestLimits& limi
   const auto instructions = f.text("instructions");
   if (instructions) all.push_back({{"role", "system"}, {"content", *instructions}});
   for (const Json& message : out.messages) all.push_back(message);
-  out.chat = read_chat_request(chat_request(f, all), limits);
+  Json of_chat;
+  out.chat = read_chat_request(chat_request(f, all), limits, schema ? &of_chat : nullptr);
+  f.as_in(of_chat);
   out.store = f.boolean("store").value_or(true);
   f.cannot("background", false, "answers are made while the client waits");
   f.cannot("conversation", nullptr, "conversations are not kept; give previous_response_id, or all of the input");

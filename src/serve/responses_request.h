@@ -18,6 +18,7 @@ struct ResponsesCall {
 
 // `before`: gives the messages of the response with this id.
 using PriorMessages = std::function<Json(const std::string& id)>;
-ResponsesCall read_responses_request(const Json& body, const RequestLimits& limits, const PriorMessages& before);
+ResponsesCall read_responses_request(const Json& body, const RequestLimits& limits, const PriorMessages& before,
+                                     Json* schema = nullptr);
 
 }  // namespace apus

@@ -19,8 +19,8 @@ struct TokenizerParts;  // the stages read from tokenizer.json (tokenizer_parts.
 
 class Tokenizer {
  public:
-  // `path`: a folder with tokenizer.json, or with vocab.json and merges.txt (tokenizer_config.json beside them is read
-  // for special tokens and flags); or a tokenizer.json file itself.
+  // `path`: a folder with tokenizer.json, or with vocab.json and merges.txt, or vocab.txt (tokenizer_config.json beside
+  // them is read for special tokens and flags); or a tokenizer.json file itself.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path);
   // The texts themselves. `config` is that of tokenizer_config.json, or empty;
   // `name` is what errors call the first one.

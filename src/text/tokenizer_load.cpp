@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokenizer.json, or vocab.json and merges.txt, to the parts of a Tokenizer.
+// From tokenizer.json, or vocab.json and merges.txt, or vocab.txt, to the parts of a Tokenizer.
 // "truncation" and "padding" of tokenizer.json are for batches of fixed shape and are not applied.
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -265,6 +265,71 @@ std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const
   return parts;
 }
 
+// ---- vocab.txt: BERT's, a piece of a word in each line
+
+Json vocab_of_lines(std::string_view lines) {
+  Json vocab = Json::object();
+  int32_t id = 0;
+  for (size_t begin = 0; begin < lines.size(); ++id) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    std::string_view line = lines.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    vocab[std::string(line)] = id;
+  }
+  return vocab;
+}
+
+// The rest as BertTokenizer has it: [CLS] text [SEP], or [CLS] text [SEP] text [SEP].
+std::unique_ptr<TokenizerParts> read_vocab_of_lines(const fs::path& file, const ConfigFile& config) {
+  const std::string text = read_file(file, kMaxFile), name = file.string();
+  std::string_view view = text;
+  check_text(view, name);
+  const Json vocab = vocab_of_lines(view);
+  const JsonPart said = config.part();
+  const std::string unknown = said.text("unk_token", "[UNK]"), cls = said.text("cls_token", "[CLS]"),
+                    sep = said.text("sep_token", "[SEP]");
+  for (const std::string& token : {unknown, cls, sep})
+    require(vocab.contains(token), Fault::Model, name, ": ", token, " is missing; it is no vocabulary of BERT's");
+  Json added = Json::array();
+  for (const std::string& token :
+       {said.text("pad_token", "[PAD]"), unknown, cls, sep, said.text("mask_token", "[MASK]")})
+    if (vocab.contains(token)) added.push_back({{"id", vocab[token]}, {"content", token}, {"special", true}});
+  const auto special = [&](const std::string& token, int type) {
+    return Json{{"SpecialToken", {{"id", token}, {"type_id", type}}}};
+  };
+  const Json first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+             second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  const auto marks = [&](const std::string& token) {
+    return Json{{"id", token}, {"ids", {vocab[token]}}, {"tokens", {token}}};
+  };
+  Json normalizer = {{"type", "BertNormalizer"},
+                     {"clean_text", true},
+                     {"handle_chinese_chars", said.flag("tokenize_chinese_chars", true)},
+                     {"strip_accents", nullptr},
+                     {"lowercase", said.flag("do_lower_case", true)}};
+  if (const auto strips = config.json.find("strip_accents"); strips != config.json.end())
+    normalizer["strip_accents"] = *strips;
+  const Json stages = {{"added_tokens", added},
+                       {"normalizer", normalizer},
+                       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+                       {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+                       {"post_processor",
+                        {{"type", "TemplateProcessing"},
+                         {"single", {special(cls, 0), first, special(sep, 0)}},
+                         {"pair", {special(cls, 0), first, special(sep, 0), second, special(sep, 1)}},
+                         {"special_tokens", {{cls, marks(cls)}, {sep, marks(sep)}}}}}};
+  const std::string stage_text = stages.dump(), vocab_text = vocab.dump(), unknown_text = Json(unknown).dump();
+  auto parts = std::make_unique<TokenizerParts>();
+  assemble(*parts, Members(stage_text, name),
+           ModelSource(name, {{"type", "\"WordPiece\""},
+                              {"unk_token", unknown_text},
+                              {"continuing_subword_prefix", "\"##\""},
+                              {"max_input_chars_per_word", "100"},
+                              {"vocab", vocab_text}}));
+  return parts;
+}
+
 }  // namespace
 
 std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config,
@@ -303,9 +368,12 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
             ": \"model\" is missing; this is not a tokenizer.json");
     parts = std::make_unique<TokenizerParts>();
     assemble(*parts, members, ModelSource(members.raw.at("model"), file.string()), &config.json);
+  } else if (fs::is_regular_file(dir / "vocab.txt")) {
+    parts = read_vocab_of_lines(dir / "vocab.txt", config);
   } else {
     require(fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt"), Fault::Model,
-            path.string(), " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt");
+            path.string(),
+            " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt, or BERT's vocab.txt");
     parts = read_vocab_and_merges(dir, config);
   }
   complete(*parts, config, map);

@@ -39,12 +39,15 @@ struct Loss {
 // The micro-batches of one step of the optimizer.
 using Update = std::vector<Batch>;
 
+class Chat;  // engine/answer/chat.h
+
 // What an algorithm is told of the run, before it collects anything.
 struct RunSetting {
   const LoopOptions& loop;
   int64_t rank = 0, ranks = 1;                 // that share the rows
   std::shared_ptr<const Tokenizer> tokenizer;  // null unless the algorithm asks its rows, or names tokens
   Sampling sampling;                           // of rollouts, as the flags and the checkpoint say it
+  std::shared_ptr<const Chat> chat = nullptr;  // of a model that rolls out: how it is spoken with
   std::filesystem::path output_dir;            // of this rank's files; empty: none are written
   uint64_t seed = 42;
   c10::Device device = c10::Device(c10::kCPU);

@@ -589,6 +589,20 @@ npu)  # the same over the simulated NPU's library
   says npu.log "rank 0 of 2 on npu:0"
   alike cpu npu || fail "other losses on the NPU"
   ;;
+restarts)  # a rank is killed: the run goes on by itself, and ends as one that nobody disturbed
+  train 2 cpu whole --num_train_epochs 8 --save_steps 2 || { cat whole.log >&2; fail "whole"; }
+  train 2 cpu out --num_train_epochs 8 --save_steps 2 --max_restarts 2 &
+  shell=$!
+  until [ -d out/checkpoint-4 ]; do kill -0 $shell 2>/dev/null || { cat out.log >&2; fail "it ended"; }; sleep 0.02; done
+  kill -9 "$(pgrep -P "$(pgrep -P $shell -f "apus sft")" | tail -1)"
+  wait $shell || { cat out.log >&2; fail "the run did not go on"; }
+  says out.log "the run is started again .--max_restarts: 1 more times"
+  last=$(basename "$(ls -d whole/checkpoint-* | sort -V | tail -1)")
+  cmp "whole/$last/adapter_model.safetensors" "out/$last/adapter_model.safetensors" || fail "it ends elsewhere"
+  code=0
+  NPROC_PER_NODE=2 "$apus" sft --model model --dataset none.jsonl --output_dir wrong --max_restarts 2 >wrong.log 2>&1 || code=$?
+  [ $code != 0 ] && ! grep -q "started again" wrong.log || { cat wrong.log >&2; fail "a mistake is no loss"; }
+  ;;
 kill)  # one rank is killed: told by name, nobody stays
   train 2 cpu out --max_steps 100000 --save_strategy no &
   shell=$!

@@ -21,7 +21,7 @@
 namespace apus {
 namespace {
 
-struct Case {
+struct GuessCase {
   const char *model, *prefix, *layer, *token_norm, *state_norm, *join, *end_norm;
   int64_t like;
   bool from_one = false;  // weights of norms are told from 1
@@ -30,9 +30,9 @@ struct Case {
   bool chooses = false;
   const char* type = nullptr;  // the checkpoint is of this family's too
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+void PrintTo(const GuessCase& c, std::ostream* out) { *out << c.model; }
 
-const Case kCases[] = {
+const GuessCase kCases[] = {
     {"deepseek_v3", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 2},
     {"glm4_moe", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 2},
     {"deepseek_v32", "model.layers.2.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 1, false, false, true},
@@ -67,7 +67,7 @@ struct Watched final : Decoder {
   Spy spy{*this};
 };
 
-class OwnHead : public ::testing::TestWithParam<Case> {
+class OwnHead : public ::testing::TestWithParam<GuessCase> {
  protected:
   OwnHead() : dir(golden::models() / GetParam().model / "checkpoint") {
     Json config = read_model_config(dir);
@@ -108,7 +108,7 @@ class OwnHead : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(OwnHead, HasTheNamesOfTheCheckpoint) {
-  const Case& c = GetParam();
+  const GuessCase& c = GetParam();
   for (const char* name : {c.token_norm, c.state_norm, c.join, c.end_norm})
     EXPECT_TRUE(params.count(str(c.prefix, name, ".weight"))) << name;
   for (const char* name : {"input_layernorm", "post_attention_layernorm", "self_attn.o_proj"})
@@ -123,7 +123,7 @@ TEST_P(OwnHead, HasTheNamesOfTheCheckpoint) {
 }
 
 TEST_P(OwnHead, JoinsATokenWithTheStateBefore) {
-  const Case& c = GetParam();
+  const GuessCase& c = GetParam();
   const std::string like = str("model.layers.", c.like, ".");
   for (const auto& [name, p] : params)
     if (name.starts_with(like)) params.at(str(c.prefix, c.layer, name.substr(like.size())))->data.copy_(p->data);

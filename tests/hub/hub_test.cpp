@@ -9,8 +9,10 @@
 #include <optional>
 
 #include "base/files.h"
+#include "checkpoint/gguf_folder.h"
 #include "data/source/dataset_fetch.h"
 #include "hub/download.h"
+#include "hub/gguf_choice.h"
 #include "hub/repo.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/hub/fake_hub.h"
@@ -132,6 +134,39 @@ TEST_F(HubTest, ModelScopeLayout) {
   EXPECT_EQ(hub.requests().size(), 1u);
   o.offline = true;
   EXPECT_EQ(model_folder("owner/na.me", o), folder);
+}
+
+TEST(GgufChoice, OfManyFilesThoseOfOneModel) {
+  const std::vector<std::string> paths = {
+      "README.md",     "m-BF16-00002-of-00002.gguf", "m-BF16-00001-of-00002.gguf", "m-Q4_K_M.gguf",
+      "m-Q4_K_S.gguf", "UD/m-UD-Q4_K_XL.gguf",       "mmproj-model-f16.gguf",      "mmproj-BF16.gguf"};
+  const auto all = [&](const char* type) { return gguf_choice(paths, type, "owner/m").all(); };
+  EXPECT_EQ(all(""), (std::vector<std::string>{"m-Q4_K_M.gguf", "mmproj-model-f16.gguf"}));
+  EXPECT_EQ(all("q4_k_s")[0], "m-Q4_K_S.gguf");
+  EXPECT_EQ(all("UD-Q4_K_XL")[0], "UD/m-UD-Q4_K_XL.gguf");
+  EXPECT_EQ(gguf_choice(paths, "bf16", "").model,
+            (std::vector<std::string>{"m-BF16-00001-of-00002.gguf", "m-BF16-00002-of-00002.gguf"}));
+  const std::string why = error_of([&] { all("Q4_K"); });
+  EXPECT_NE(why.find("m-Q4_K_M.gguf"), std::string::npos) << why;
+  EXPECT_EQ(why.find("mmproj"), std::string::npos) << why;
+  EXPECT_EQ(gguf_wish("owner/m:Q4_K_M").type, "Q4_K_M");
+  EXPECT_EQ(gguf_wish("owner/m:Q4_K_M").repo, "owner/m");
+  for (const char* plain : {"owner/m", "/a:b/m", "owner/m:", "m:Q8_0"}) EXPECT_EQ(gguf_wish(plain).repo, plain);
+}
+
+TEST_F(HubTest, OneGgufFileOfARepository) {
+  hub.put("/api/v1/models/owner/m/repo/files?Revision=master&Recursive=true",
+          {200,
+           R"({"Code":200,"Data":{"Files":[{"Path":"README.md"},{"Path":"m-Q4_K_M.gguf"},{"Path":"m-Q8_0.gguf"}]}})",
+           {}});
+  for (const char* name : {"m-Q4_K_M.gguf", "m-Q8_0.gguf"})
+    hub.put(std::string("/api/v1/models/owner/m/repo?Revision=master&FilePath=") + name, {200, name, {}});
+  const HubOptions o = options(HubKind::ModelScope);
+  const fs::path folder = model_folder("owner/m", o);
+  EXPECT_EQ(gguf_of_hub(folder, ""), folder / "m-Q4_K_M.gguf");
+  EXPECT_FALSE(asked("m-Q8_0") || asked("README"));
+  EXPECT_EQ(gguf_of_hub(model_folder("owner/m:q8_0", o), "q8_0"), folder / "m-Q8_0.gguf");
+  EXPECT_NE(error_of([&] { model_folder("owner/m:q2_k", o); }).find("m-Q8_0.gguf"), std::string::npos);
 }
 
 TEST_F(HubTest, BrokenTransfersGoOn) {

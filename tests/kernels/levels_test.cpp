@@ -87,6 +87,16 @@ std::vector<double> product(int64_t m, int64_t n, int64_t k, const E* a, int64_t
   return c;
 }
 
+// Sanitizers put checks between a product and the sum that it is added to, and a compiler may then round twice in one
+// function and once in another.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kFusesEverywhere = false;
+#elif defined(__has_feature)
+constexpr bool kFusesEverywhere = !__has_feature(address_sanitizer);
+#else
+constexpr bool kFusesEverywhere = true;
+#endif
+
 template <class E>
 void KernelLevels::check_products() {
   const RowKernels<E>& kernel = row_kernels<E>();
@@ -129,7 +139,7 @@ void KernelLevels::check_products() {
         kernel.dots(m, n, k, a.data(), depth, b.data(), k, found.data(), n, space.data());
         EXPECT_LT(error(found, right), 2e-6);
         kernel.dots(1, n, k, a.data() + (m - 1) * depth, depth, b.data(), k, alone.data(), n, space.data());
-        EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + n, found.end() - n));
+        if (kFusesEverywhere) EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + n, found.end() - n));
       }
 }
 

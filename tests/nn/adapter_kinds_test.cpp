@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdaLoRA, Bone and BOFT against PEFT, bottlenecks against ms-swift: logits, loss, gradients, files both ways,
-// merged weights.
+// AdaLoRA, Bone, BOFT, IA3, FourierFT and VeRA against PEFT, bottlenecks against ms-swift: logits, loss, gradients,
+// files both ways, merged weights.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/matmul.h>
@@ -15,6 +16,7 @@
 #include "checkpoint/merge.h"
 #include "nn/boft.h"
 #include "nn/fourier.h"
+#include "nn/vera.h"
 #include "ops/ops.h"
 #include "tests/folder.h"
 #include "tests/models/golden_batch.h"
@@ -103,9 +105,9 @@ TEST_P(MergedKind, SavedAndMergedItIsTheSame) {
   }
   const Json said = Json::parse(read_file(folder.path / "a/adapter_config.json")),
              their = Json::parse(read_file(dir / "adapter_config.json"));
-  for (const char* key :
-       {"peft_type", "init_r", "target_r", "r", "boft_block_size", "total_step", "mini_r", "feedforward_modules",
-        "init_ia3_weights", "n_frequency", "random_loc_seed", "scaling", "init_weights"})
+  for (const char* key : {"peft_type", "init_r", "target_r", "r", "boft_block_size", "total_step", "mini_r",
+                          "feedforward_modules", "init_ia3_weights", "n_frequency", "random_loc_seed", "scaling",
+                          "init_weights", "projection_prng_key", "save_projection", "d_initial"})
     EXPECT_EQ(said.value(key, Json()), their.value(key, Json())) << key;
 
   merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
@@ -128,8 +130,8 @@ TEST_P(MergedKind, AFreshOneChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind,
-                         ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "adapter"));
-INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft"));
+                         ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera", "adapter"));
+INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera"));
 
 // As torch.randperm draws them, seed 777.
 TEST(Fourier, PlacesAreTorchs) {
@@ -139,6 +141,43 @@ TEST(Fourier, PlacesAreTorchs) {
       test::refusal(Fault::Usage,
                     [] { FourierChange({.in = 2, .out = 2, .frequencies = 5, .scaling = 1, .places = 1}); }),
       "has 1 to 4 of them");
+}
+
+// A file may leave out the matrices that all layers share: they are those that PEFT drew.
+TEST(Vera, MatricesThatWereNotSavedAreDrawn) {
+  const Case c("lora_qwen2");
+  const fs::path dir = c.dir / "adapter_vera";
+  const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
+  const at::Tensor a = file->tensor(kSharedA), b = file->tensor(kSharedB);
+  const auto drawn = SharedMatrices::drawn(6, a.size(1), b.size(0), 3)->on(at::kCPU);
+  EXPECT_TRUE(at::equal(drawn.first, a));
+  EXPECT_TRUE(at::equal(drawn.second, b));
+
+  const test::Folder folder;
+  Json config = Json::parse(read_file(dir / "adapter_config.json"));
+  config["save_projection"] = false;
+  write_file_atomic(folder.path / "adapter_config.json", config.dump());
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const auto& [name, entry] : file->entries())
+    if (name != kSharedA && name != kSharedB) tensors.emplace_back(name, file->tensor(name));
+  write_safetensors(folder.path / "adapter_model.safetensors", tensors);
+  const auto merged = [&](const fs::path& adapter, const char* to) {
+    merge_adapters(
+        {.base = c.dir / "checkpoint", .parts = {{adapter}}, .output = folder.path / to, .dtype = at::kFloat});
+    return std::make_unique<TensorFolder>(folder.path / to);
+  };
+  const auto ours = merged(folder.path, "drawn"), theirs = merged(dir, "saved");
+  for (const std::string& name : theirs->names())
+    EXPECT_TRUE(at::equal(ours->tensor(name), theirs->tensor(name))) << name;
+
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  const Adapter adapter = load_adapter(*model, folder.path);
+  save_adapter(*model, adapter, folder.path / "again", {});
+  EXPECT_EQ(SafetensorsFile::open(folder.path / "again/adapter_model.safetensors")->entries().size(), tensors.size());
+  test::expect_says(
+      test::refusal(Fault::Model,
+                    [&] { Vera({.in = 161, .out = 8, .rank = 6}, std::make_shared<SharedMatrices>(a, b)); }),
+      "too small for a layer of 161 inputs");
 }
 
 TEST(Bottlenecks, AreSavedAsMsSwiftSavesThemAndNeverMerged) {
@@ -214,7 +253,7 @@ TEST(AdapterKinds, TheHeadTakesThoseOfLowRank) {
   const Case c("lora_qwen2");
   const golden::Packed p = golden::unpad(c, "right");
   c10::AutoGradMode no_grad(false);
-  for (const char* kind : {"adalora", "bone"}) {
+  for (const char* kind : {"adalora", "bone", "vera"}) {
     const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
     const Adapter adapter =
         make_adapter(*model, {.r = 6, .target_modules = {"lm_head"}, .init = "false", .kind = kind}, 1);

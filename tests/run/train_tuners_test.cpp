@@ -87,5 +87,21 @@ TEST_F(TrainTuners, LoraGaBeginsWithGradients) {
     EXPECT_TRUE(at::equal(again.tensor(name), taught.tensor(name))) << name;
 }
 
+// VeRA's vectors learn and its matrices stay, also in a run that goes on from its checkpoint.
+TEST_F(TrainTuners, VeraTrainsTwoVectorsOfEachLayer) {
+  const auto train = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--dataset", (island() / "heldout.jsonl").string(), "--tuner_type", "vera", "--vera_rank",
+                             "4", "--vera_dropout", "0.1", "--learning_rate", "1e-1", "--save_steps", "1"});
+    sft(out, more);
+    return TensorFolder(dir() / out / "checkpoint-2", "adapter_model");
+  };
+  const TensorFolder last = train("vera", {}), first(dir() / "vera/checkpoint-1", "adapter_model");
+  const TensorFolder again = train("vera-again", {"--resume_from_checkpoint", (dir() / "vera/checkpoint-1").string()});
+  for (const std::string& name : last.names()) {
+    EXPECT_TRUE(at::equal(again.tensor(name), last.tensor(name))) << name;
+    EXPECT_EQ(at::equal(first.tensor(name), last.tensor(name)), name.find("lambda") == std::string::npos) << name;
+  }
+}
+
 }  // namespace
 }  // namespace apus

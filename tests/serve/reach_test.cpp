@@ -3,9 +3,13 @@
 // says of itself.
 #include <gtest/gtest.h>
 
+#include <regex>
+
+#include "base/files.h"
 #include "serve/anthropic_request.h"
 #include "serve/fim.h"
 #include "serve/http_text.h"
+#include "tests/paths.h"
 #include "tests/serve/test_server.h"
 
 namespace apus {
@@ -229,6 +233,42 @@ TEST(ServeReach, SaysWhatItIs) {
     EXPECT_TRUE(paths.contains(path)) << path;
   for (const auto& [path, methods] : paths.items())
     for (const auto& [method, about] : methods.items()) EXPECT_NE(about["summary"], "") << path;
+}
+
+// The schema of a request is what its reader asks for, so here only that it arrives, with bounds and choices.
+TEST(ServeReach, SaysWhatRequestsMayBe) {
+  Served s;
+  const Json paths = Json::parse(ask(*s.api(), "GET", "/openapi.json").body)["paths"];
+  const auto schema = [&](const char* path) {
+    return paths.at(path).at("post").at("requestBody").at("content").at("application/json").at("schema");
+  };
+  const Json chat = schema("/v1/chat/completions"), fields = chat["properties"];
+  EXPECT_EQ(chat["required"], Json({"messages"}));
+  EXPECT_EQ(fields["messages"], (Json{{"type", "array"}}));
+  EXPECT_EQ(fields["max_tokens"], (Json{{"type", "integer"}, {"minimum", 1}, {"maximum", INT32_MAX}}));
+  EXPECT_EQ(fields["temperature"]["type"], "number");
+  EXPECT_EQ(fields["stream"], (Json{{"type", "boolean"}}));
+  EXPECT_EQ(fields["reasoning_effort"]["enum"].size(), 6u);
+  EXPECT_EQ(fields["use_beam_search"]["const"], false);
+  EXPECT_EQ(schema("/v1/responses")["properties"]["temperature"], fields["temperature"]);
+  EXPECT_EQ(schema("/v1/messages")["required"], Json({"max_tokens", "messages"}));
+  EXPECT_FALSE(schema("/v1/messages/count_tokens")["required"].empty());
+  EXPECT_EQ(schema("/detokenize")["properties"]["tokens"]["items"], (Json{{"type", "integer"}}));
+  EXPECT_EQ(paths["/sleep"]["post"]["parameters"][0]["name"], "level");
+  EXPECT_TRUE(paths["/sleep"]["post"].value("requestBody", Json()).is_null());
+}
+
+// Every path stands on a page.
+TEST(ServeReach, PagesNameAllPaths) {
+  Served s;
+  const std::string pages =
+      read_file(test::source_dir() / "docs/serve.md") + read_file(test::source_dir() / "docs/rollout.md");
+  const Json paths = Json::parse(ask(*s.api(), "GET", "/openapi.json").body)["paths"];
+  for (const auto& [path, methods] : paths.items()) {
+    const std::string shown = path.substr(0, path.find("/{"));
+    const std::regex form("[` ]" + std::regex_replace(shown, std::regex("[.]"), "[.]") + "/?[`?]");
+    EXPECT_TRUE(std::regex_search(pages, form)) << path;
+  }
 }
 
 TEST(ServeReach, ANulInAPath) {

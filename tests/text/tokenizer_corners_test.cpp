@@ -6,7 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
+#include "tests/folder.h"
+#include "tests/refusal.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -143,6 +146,22 @@ TEST(TokenizerCorners, RepetitionsAndOptions) {
   EXPECT_EQ(split("(?m:a.)", "ba\nc"), (Pieces{"b", "a\n", "c"}));               // m lets the dot match line ends
   EXPECT_EQ(split("(x(?i)a|b)c", "XacBcxAcxBc", "Removed"), (Pieces{"XacBc"}));  // i takes the alternatives along
   EXPECT_EQ(split("\\Qa", "QaE", "Removed"), (Pieces{"E"}));                     // no quoting
+}
+
+// Ids as transformers' BertTokenizer gives them for these words.
+TEST(TokenizerCorners, BertsVocabularyOfLines) {
+  test::Folder folder;
+  const auto write = [&](const char* name, const std::string& text) { write_file_atomic(folder.path / name, text); };
+  write("vocab.txt", "[PAD]\r\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n##s\nworld\n,\n\u4e2d\ncafe\nHello\n");
+  const auto tokenizer = Tokenizer::load(folder.path);
+  EXPECT_EQ(tokenizer->encode("Hellos, World \u4e2d\u4e2d caf\u00e9 xyz", true), (Ids{2, 5, 6, 8, 7, 9, 9, 10, 1, 3}));
+  EXPECT_EQ(tokenizer->encode("a[MASK]"), (Ids{1, 4}));
+  EXPECT_EQ(tokenizer->decode(Ids{2, 5, 6, 8, 7, 3}, true), "hellos, world");
+  EXPECT_EQ(tokenizer->marks(true).between, Ids{3});
+  write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_EQ(Tokenizer::load(folder.path)->encode("Hello hello"), (Ids{11, 5}));
+  write("vocab.txt", "a\nb\n");
+  test::expect_says(test::refusal(Fault::Model, [&] { Tokenizer::load(folder.path); }), "[UNK] is missing");
 }
 
 }  // namespace

@@ -167,7 +167,8 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "router_aux_loss_coef",
                                                      "moe_expert_capacity_factor",
                                                      "moe_token_drop_policy",
-                                                     "galore_scale"}));
+                                                     "galore_scale",
+                                                     "vera_dropout"}));
   EXPECT_EQ(keys(parsed("sft", {"--tuner_type", "full"}).exact),
             (std::set<std::string>{"tuner_type",
                                    "per_device_train_batch_size",

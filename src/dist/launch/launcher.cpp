@@ -102,6 +102,12 @@ class Launcher {
     if (stopped_) log_info("the ranks of this machine have stopped, as those of another one were asked to");
     return stopped_;
   }
+  // Processes were killed, or lost one another or their device: what may go well the next time.
+  bool lost() const {
+    if (interrupted_ || failures_.empty()) return false;
+    const std::optional<Fault> fault = worst().fault;
+    return !fault || *fault == Fault::Comm || *fault == Fault::Device;
+  }
 
  private:
   size_t living() const {
@@ -337,8 +343,17 @@ int launch(const Launch& plan) {
   log_info("run sh: `", line, "` as ", plan.plan.ranks, plan.plan.ranks == 1 ? " process" : " processes",
            plan.plan.nodes > 1 ? str(" on node ", plan.plan.node, " of ", plan.plan.nodes) : "",
            plan.plan.ranks > 1 ? str("; the output of all but the first is in ", plan.log_dir.string()) : "");
-  return Launcher(plan).run();
+  Launch current = plan;
+  for (int64_t left = plan.restarts;; --left) {
+    Launcher launcher(current);
+    const int code = launcher.run();
+    if (code == 0 || left <= 0 || !launcher.lost()) return code;
+    if (plan.again) current.argv = plan.again();
+    log_warning("the run is started again (--max_restarts: ", left - 1, " more times)");
+  }
 }
+
+bool is_launched() { return std::getenv(kLauncherVariable) && std::getenv("LOCAL_RANK"); }
 
 bool tell_launcher(Fault fault, const std::string& text) {
   const char* descriptor = std::getenv(kLauncherVariable);

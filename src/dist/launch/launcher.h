@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Launch {
   // Rank N's output: <log_dir>/rankN.log, but for the first rank of this machine.
   std::filesystem::path log_dir;
   double grace_s = 3;  // after a first failure: for the others to tell theirs
+  // How often they are started again when some were lost, and with which arguments then.
+  int64_t restarts = 0;
+  std::function<std::vector<std::string>()> again = {};
 };
 
 // The exit code: 0, that of the first failure, or 128 + signal after a signal to the launcher,
@@ -27,6 +31,7 @@ int launch(const Launch& launch);
 
 // In a rank: leaves the reason of its end with the launcher. False when nobody launched this process.
 bool tell_launcher(Fault fault, const std::string& text);
+bool is_launched();  // this process is a rank that it started
 
 // The share of `cores` (numbers of processors) for one rank of several; all of them when there are too few.
 std::vector<int> allowed_cores();  // of this process

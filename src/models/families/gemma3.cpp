@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 3 that sees: SigLIP's tower, of whose patches squares are averaged. Tokens of an image see each other.
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -43,6 +44,41 @@ Json larger_part_says() {
   return says;
 }
 
+// Squares of patches are averaged; files say the side of a square where it is not 4.
+constexpr int64_t kUsualSide = 4;
+
+int64_t patches_a_side(const Json& vision) {
+  const auto patch = vision.value("patch_size", int64_t{14});
+  return patch > 0 ? vision.value("image_size", int64_t{896}) / patch : 0;
+}
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  const int64_t side = clip.integer("vision.projector.scale_factor").value_or(kUsualSide);
+  require(side > 0, Fault::Model, clip.header().where, ": clip.vision.projector.scale_factor is ", side);
+  const int64_t tokens = patches_a_side(config["vision_config"]) / side;
+  config["mm_tokens_per_image"] = tokens * tokens;
+}
+void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
+  const auto tokens = static_cast<double>(config.value("mm_tokens_per_image", int64_t{256}));
+  const auto side = patches_a_side(config["vision_config"]) / std::max<int64_t>(1, std::lround(std::sqrt(tokens)));
+  if (side != kUsualSide) out.whole("vision.projector.scale_factor", side);
+  out.own("use_gelu", GgufValue::flag(true));
+}
+
+GgufTower gguf_tower() {
+  GgufTower tower = siglip_gguf_tower("model.vision_tower.");
+  tower.projector = "gemma3", tower.architecture = "gemma3", tower.text = "gemma3_text";
+  tower.part = "text_config", tower.part_type = "gemma3_text";
+  tower.begins = {{"model.", "model.language_model."}};
+  tower.form.names.push_back({"model.multi_modal_projector.mm_input_projection_weight", "mm.input_projection.weight"});
+  tower.form.names.push_back(
+      {"model.multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm", {.numbers = GgufTurn::Numbers::FromOne}});
+  tower.tokens = {{"image_token_index", "<image_soft_token>"},
+                  {"boi_token_index", "<start_of_image>"},
+                  {"eoi_token_index", "<end_of_image>"}};
+  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  return tower;
+}
+
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"gemma3-4b", 2560, 34, 8, 4, 256, 10240, 262208, 131072, 1e6, true, {}, text_part_says()},
@@ -66,7 +102,8 @@ const RegisterFamily gemma3_sees("gemma3", {.title = "Gemma 3",
                                                        {"image_size", 896},
                                                        {"patch_size", 14},
                                                        {"vision_use_head", false}}}},
-                                            .presets = presets});
+                                            .presets = presets,
+                                            .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

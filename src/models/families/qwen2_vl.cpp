@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen2-VL: Qwen2 that sees. Its tower has 2-D rotary positions alone.
+#include <algorithm>
+
 #include "models/spec/family.h"
+#include "models/spec/qwen_gguf.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_seeing.h"
 
@@ -34,6 +37,28 @@ Json sight(int64_t out) {
             {"temporal_patch_size", 2}}}};
 }
 
+// The file gives the length of what the tower makes for the feed-forward's.
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  Json& vision = config["vision_config"];
+  const int64_t width = clip.needed("vision.embedding_length");
+  const GgufTensor* up = clip.tensor("v.blk.0.ffn_up.weight");
+  vision["embed_dim"] = width;
+  vision["hidden_size"] = clip.needed("vision.projection_dim");
+  if (up && width > 0) vision["mlp_ratio"] = std::max(up->shape.front(), up->shape.back()) / width;
+}
+void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
+  const Json& vision = config["vision_config"];
+  out.whole("vision.embedding_length", vision.value("embed_dim", int64_t{0}));
+  out.whole("vision.feed_forward_length", vision.value("hidden_size", int64_t{0}));
+  out.whole("vision.image_size", 560);
+}
+
+GgufTower gguf_tower() {
+  GgufTower tower = qwen_tower("qwen2vl_merger", "qwen2vl", "qwen2", {"mlp.fc1", "mlp.fc2", "ln_q", "mlp.0", "mlp.2"});
+  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  return tower;
+}
+
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"qwen2-vl-2b", 1536, 28, 12, 2, 0, 8960, 151936, 32768, 1e6, true, {}, sight(1536)},
@@ -51,7 +76,8 @@ const RegisterFamily qwen2_vl("qwen2_vl",
                                         {"video_token_id", 151656},
                                         {"vision_start_token_id", 151652},
                                         {"vision_end_token_id", 151653}},
-                               .presets = presets});
+                               .presets = presets,
+                               .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

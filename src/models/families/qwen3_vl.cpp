@@ -28,7 +28,8 @@ const RegisterFamily qwen3_vl("qwen3_vl", {.title = "Qwen3-VL",
                                            .architecture = "Qwen3VLForConditionalGeneration",
                                            .read = read,
                                            .says = qwen3_sight_says(),
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf_tower = qwen3_gguf_tower("qwen3vl", "qwen3", "qwen3_vl_text")});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen3-VL-MoE: Qwen3-VL with experts. Files hold each layer's experts as two tensors, transposed.
+#include "gguf/turns.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_qwen3_vl.h"
@@ -37,11 +38,20 @@ const std::vector<Preset> presets = {
      qwen3_tower_says(4096, false)},
 };
 
+GgufTower gguf_tower() {
+  GgufTower tower = qwen3_gguf_tower("qwen3vlmoe", "qwen3_moe", "qwen3_vl_moe_text");
+  tower.text_names = {{"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = first_half, .turned = true}},
+                      {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = second_half, .turned = true}},
+                      {"mlp.experts.down_proj", "ffn_down_exps.weight", {.turned = true}}};
+  return tower;
+}
+
 const RegisterFamily qwen3_vl_moe("qwen3_vl_moe", {.title = "Qwen3-VL-MoE",
                                                    .architecture = "Qwen3VLMoeForConditionalGeneration",
                                                    .read = read,
                                                    .says = qwen3_sight_says(),
-                                                   .presets = presets});
+                                                   .presets = presets,
+                                                   .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

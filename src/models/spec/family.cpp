@@ -68,10 +68,16 @@ std::string markdown(const std::vector<std::vector<std::string>>& rows) {
   }
   return out;
 }
+
+std::string gguf_of(const Family& family) {
+  if (!family.gguf_tower.projector.empty()) return family.gguf_tower.architecture + ", mmproj";
+  return family.gguf.architecture.empty() ? "no" : family.gguf.architecture;
+}
 }  // namespace
 
 RegisterFamily::RegisterFamily(const char* model_type, Family family) {
   register_gguf(model_type, family.architecture, family.gguf);
+  register_gguf_tower(model_type, family.architecture, family.gguf_tower);
   Registry<Family>::of().add(model_type, std::move(family));
 }
 
@@ -125,8 +131,7 @@ std::string family_table() {
   std::vector<std::vector<std::string>> rows = {{"family", "what it is", "LoRA", "GGUF"}};
   for (const auto& [name, family] : Registry<Family>::of().all()) {
     const bool experts = std::any_of(family.presets.begin(), family.presets.end(), has_experts_of_their_own);
-    rows.push_back({name, family.title, experts ? "linear layers, experts" : "linear layers",
-                    family.gguf.architecture.empty() ? "no" : family.gguf.architecture});
+    rows.push_back({name, family.title, experts ? "linear layers, experts" : "linear layers", gguf_of(family)});
   }
   return markdown(rows);
 }

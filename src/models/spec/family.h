@@ -42,8 +42,9 @@ struct Family {
   // What config.json of every preset says.
   Json says = Json::object();
   std::vector<Preset> presets = {};
-  // How it stands in GGUF files.
+  // How it stands in GGUF files; and, of one that sees, its tower.
   GgufForm gguf = {};
+  GgufTower gguf_tower = {};
 };
 
 struct RegisterFamily {

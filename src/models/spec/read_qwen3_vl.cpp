@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/spec/qwen_gguf.h"
 
 namespace apus {
 
@@ -62,6 +63,67 @@ Json qwen3_tower_says(int64_t out, bool small) {
             {"temporal_patch_size", 2},
             {"num_position_embeddings", 2304},
             {"deepstack_visual_indexes", small ? Json{5, 11, 17} : Json{8, 16, 24}}}}};
+}
+
+namespace {
+
+std::vector<GgufPair> names_of_deep_mergers(const Json& vision) {
+  std::vector<GgufPair> names;
+  int64_t number = 0;
+  for (const Json& layer : vision["deepstack_visual_indexes"]) {
+    const std::string hf = str("model.visual.deepstack_merger_list.", number++, "."),
+                      file = str("v.deepstack.", layer.get<int64_t>(), ".");
+    for (const auto& [own, short_name] : {std::pair{"norm", "norm"}, {"linear_fc1", "fc1"}, {"linear_fc2", "fc2"}})
+      names.push_back({hf + own, file + short_name});
+  }
+  return names;
+}
+
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  Json& vision = config["vision_config"];
+  vision["out_hidden_size"] = clip.needed("vision.projection_dim");
+  const auto deep = clip.integers("vision.is_deepstack_layers");
+  vision["deepstack_visual_indexes"] = Json::array();
+  for (size_t i = 0; i < deep.size(); ++i)
+    if (deep[i] != 0) vision["deepstack_visual_indexes"].push_back(i);
+  const GgufTensor* table = clip.tensor("v.position_embd.weight");
+  require(table && table->shape.size() == 2, Fault::Model, clip.header().where,
+          ": there is no table v.position_embd.weight");
+  vision["num_position_embeddings"] = table->shape[0];
+  Json& text = config["text_config"];
+  text["rope_scaling"]["mrope_interleaved"] = true;
+}
+
+void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
+  const Json& vision = config["vision_config"];
+  const auto side = std::lround(std::sqrt(static_cast<double>(vision.value("num_position_embeddings", int64_t{2304}))));
+  out.whole("vision.image_size", side * vision.value("patch_size", int64_t{16}));
+  out.own("use_gelu", GgufValue::flag(true));
+  std::vector<bool> deep(static_cast<size_t>(vision.value("depth", int64_t{0})));
+  for (const int64_t layer : vision.value("deepstack_visual_indexes", std::vector<int64_t>{8, 16, 24}))
+    deep.at(static_cast<size_t>(layer)) = true;
+  out.flags("vision.is_deepstack_layers", deep);
+}
+
+void write_file_of_text(const Json& config, GgufSettingsWriter& out) {
+  const auto deep = config["vision_config"].value("deepstack_visual_indexes", std::vector<int64_t>{8, 16, 24});
+  out.whole("n_deepstack_layers", std::ssize(deep));
+}
+
+}  // namespace
+
+GgufTower qwen3_gguf_tower(const std::string& architecture, const std::string& text, const std::string& part_type) {
+  GgufTower tower = qwen_tower("qwen3vl_merger", architecture, text,
+                               {"mlp.linear_fc1", "mlp.linear_fc2", "norm", "linear_fc1", "linear_fc2", true});
+  tower.part = "text_config", tower.part_type = part_type;
+  tower.form.names.push_back({"model.visual.pos_embed", "v.position_embd"});
+  tower.form.keys.push_back({"hidden_size", "vision.embedding_length"});
+  tower.form.keys.push_back({"intermediate_size", "vision.feed_forward_length"});
+  tower.form.keys.push_back({"spatial_merge_size", "vision.spatial_merge_size"});
+  tower.says["vision_config"].update({{"hidden_act", "gelu_pytorch_tanh"}});
+  tower.further = names_of_deep_mergers;
+  tower.read = read_file_of_tower, tower.write = write_file_of_tower, tower.write_text = write_file_of_text;
+  return tower;
 }
 
 }  // namespace apus

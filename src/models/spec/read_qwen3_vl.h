@@ -2,6 +2,7 @@
 // What Qwen3-VL's dense and mixed models, and Qwen3.5's, share: their tower.
 #pragma once
 
+#include "gguf/form.h"
 #include "models/spec/read_seeing.h"
 
 namespace apus {
@@ -14,5 +15,8 @@ SeeingSpec read_qwen3_sight(const Config& config);
 // What config.json of well-known models says: of every one, and of a tower of this size.
 Json qwen3_sight_says();
 Json qwen3_tower_says(int64_t out, bool small);
+
+// The GGUF file of its tower, beside one of this architecture, which is another family's text.
+GgufTower qwen3_gguf_tower(const std::string& architecture, const std::string& text, const std::string& part_type);
 
 }  // namespace apus

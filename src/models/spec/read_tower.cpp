@@ -228,4 +228,33 @@ Json clip_large_says() {
           {"projection_dim", 768}};
 }
 
+GgufTower siglip_gguf_tower(const std::string& begin) {
+  GgufTower tower;
+  tower.form.layers = begin + "encoder.layers.";
+  tower.form.names = {{"layer_norm1", "ln1"},
+                      {"layer_norm2", "ln2"},
+                      {"self_attn.q_proj", "attn_q"},
+                      {"self_attn.k_proj", "attn_k"},
+                      {"self_attn.v_proj", "attn_v"},
+                      {"self_attn.out_proj", "attn_out"},
+                      {"mlp.fc1", "ffn_up"},
+                      {"mlp.fc2", "ffn_down"},
+                      {begin + "embeddings.patch_embedding", "v.patch_embd"},
+                      {begin + "embeddings.position_embedding", "v.position_embd"},
+                      {begin + "post_layernorm", "v.post_ln"}};
+  tower.form.keys = {{"num_hidden_layers", "vision.block_count"},
+                     {"num_attention_heads", "vision.attention.head_count"},
+                     {"hidden_size", "vision.embedding_length"},
+                     {"intermediate_size", "vision.feed_forward_length"},
+                     {"image_size", "vision.image_size"},
+                     {"patch_size", "vision.patch_size"},
+                     {"layer_norm_eps", "vision.attention.layer_norm_epsilon", GgufKey::Number}};
+  tower.says = {{"vision_config",
+                 {{"model_type", "siglip_vision_model"},
+                  {"hidden_act", "gelu_pytorch_tanh"},
+                  {"num_channels", 3},
+                  {"vision_use_head", false}}}};
+  return tower;
+}
+
 }  // namespace apus

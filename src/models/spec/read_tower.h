@@ -3,6 +3,7 @@
 // own: Llava and those that came after it.
 #pragma once
 
+#include "gguf/form.h"
 #include "models/spec/config.h"
 #include "models/spec/decoder_spec.h"
 #include "models/spec/seeing_spec.h"
@@ -15,6 +16,8 @@ VisionSpec read_tower(const Config& vision);
 VisionSpec read_idefics_tower(const Config& vision);
 // SigLIP's of pictures in their own size, whose patches turn by rows and columns besides (PaddleOCR-VL).
 VisionSpec read_paddle_tower(const Config& vision);
+// SigLIP's in a GGUF file, with the settings that are its own; its names begin with this.
+GgufTower siglip_gguf_tower(const std::string& begin);
 // CLIP ViT-L/14 of 336 pixels, as the first Llavas' config.json files say it.
 Json clip_large_says();
 // The norm behind SigLIP's last block is read; elsewhere it stands in the file and is not.

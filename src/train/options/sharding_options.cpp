@@ -58,6 +58,11 @@ bool offloads(const Json& zero, const char* key, const std::string& path) {
 
 void ShardingOptions::fields(OptionTable& v) {
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
+  v("max_restarts", max_restarts,
+    "how often a run whose processes were killed, or lost each other or their device, goes on by itself from its "
+    "newest "
+    "checkpoint")
+      .at_least(0);
   v("deepspeed", deepspeed,
     "several processes share out: zero1 the optimizer's state, zero2 gradients too, zero3 weights too; _offload keeps "
     "that on the host; or a DeepSpeed JSON file")

@@ -40,6 +40,7 @@ struct ShardingOptions {
   std::optional<int64_t> decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers;
   std::string pipeline_model_parallel_layout;
   double ddp_timeout = 1800;  // seconds
+  int64_t max_restarts = 0;   // of processes that were lost
   int64_t ddp_bucket_cap_mb = 25;
   bool broadcast_weights = false;
 

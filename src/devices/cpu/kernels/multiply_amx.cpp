@@ -2,7 +2,6 @@
 // Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not affect each
 // other, so a row's result is the same in a tile of one row and of sixteen. Nor do columns, and a product is the same
 // whichever side a factor stands on: so either side may be the packed one, and the sums of two rows are the same.
-#if defined(__AMX_BF16__)
 #include <immintrin.h>
 
 #include "devices/cpu/kernels/ahead.h"
@@ -164,4 +163,3 @@ void finish_turned_amx(int64_t m, int64_t columns, const float* c, int64_t ldc, 
 }
 
 }  // namespace apus::cpu
-#endif

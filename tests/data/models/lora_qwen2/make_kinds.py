@@ -8,13 +8,13 @@ import shutil
 import sys
 
 import torch
-from peft import AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, MissConfig, get_peft_model
+from peft import AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, MissConfig, VeraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = 16  # of the batch, whose logits are kept
-KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "adapter"]
+KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "vera", "adapter"]
 
 
 def wrapped(base, kind):
@@ -37,6 +37,8 @@ def config_of(kind):
         return IA3Config(feedforward_modules=".*mlp.*", **common)
     if kind == "fourierft":
         return FourierFTConfig(n_frequency=50, scaling=40.0, **common)
+    if kind == "vera":
+        return VeraConfig(r=6, projection_prng_key=3, **common)
     return BOFTConfig(boft_block_size=4, init_weights=False, **common)
 
 
@@ -49,6 +51,8 @@ def randomise(model, kind):
                 p.copy_(torch.randn(p.shape) * 0.1)
             elif "miss_" in name:
                 p.copy_(torch.randn(p.shape) * 0.05)
+            elif "vera_lambda" in name:
+                p.copy_(torch.randn(p.shape) * 0.5)
             elif "ia3_" in name:
                 p.copy_(1 + torch.randn(p.shape) * 0.3)
     if kind != "adalora":
