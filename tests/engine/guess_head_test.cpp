@@ -211,7 +211,7 @@ TEST_P(OwnHead, GuessesAsOverTheWholeText) {
 // Where no layer adds anything, what comes next follows from a token alone. A head that passes the token on is right
 // then, at the first guess and at those behind it.
 TEST_P(OwnHead, IsRightWhereItKnowsTheModel) {
-  const Case& c = GetParam();
+  const GuessCase& c = GetParam();
   const int64_t hidden = model->shape().hidden;
   for (const auto& [name, p] : params)
     for (const char* out : {".o_proj.weight", ".dense.weight", "down_proj", "out_proj.weight"})
