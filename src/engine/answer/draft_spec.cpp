@@ -35,7 +35,7 @@ constexpr Method kMethods[] = {{"ngram", By::Text, false},
                                {"eagle3", By::Eagle, true},
                                {"self", By::Self, false}};
 
-// vLLM has one name for all heads that models come with, and one for each family (deepseek_mtp).
+// vLLM has one name for all heads that models come with, and one for each family, which ends so.
 const Method& method_named(const std::string& name) {
   for (const Method& method : kMethods)
     if (name == method.name || (method.by == By::Head && name.ends_with("_mtp"))) return method;
