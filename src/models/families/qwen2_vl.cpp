@@ -44,7 +44,8 @@ void read_file_of_tower(const GgufSays& clip, Json& config) {
   const GgufTensor* up = clip.tensor("v.blk.0.ffn_up.weight");
   vision["embed_dim"] = width;
   vision["hidden_size"] = clip.needed("vision.projection_dim");
-  if (up && width > 0) vision["mlp_ratio"] = std::max(up->shape.front(), up->shape.back()) / width;
+  if (up && !up->shape.empty() && width > 0)
+    vision["mlp_ratio"] = std::max(up->shape.front(), up->shape.back()) / width;
 }
 void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
   const Json& vision = config["vision_config"];

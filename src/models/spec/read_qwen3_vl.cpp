@@ -67,12 +67,16 @@ Json qwen3_tower_says(int64_t out, bool small) {
 
 namespace {
 
+std::vector<int64_t> deep_layers(const Json& vision) {
+  return vision.value("deepstack_visual_indexes", std::vector<int64_t>{8, 16, 24});
+}
+
 std::vector<GgufPair> names_of_deep_mergers(const Json& vision) {
   std::vector<GgufPair> names;
   int64_t number = 0;
-  for (const Json& layer : vision["deepstack_visual_indexes"]) {
+  for (const int64_t layer : deep_layers(vision)) {
     const std::string hf = str("model.visual.deepstack_merger_list.", number++, "."),
-                      file = str("v.deepstack.", layer.get<int64_t>(), ".");
+                      file = str("v.deepstack.", layer, ".");
     for (const auto& [own, short_name] : {std::pair{"norm", "norm"}, {"linear_fc1", "fc1"}, {"linear_fc2", "fc2"}})
       names.push_back({hf + own, file + short_name});
   }
@@ -100,14 +104,12 @@ void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
   out.whole("vision.image_size", side * vision.value("patch_size", int64_t{16}));
   out.own("use_gelu", GgufValue::flag(true));
   std::vector<bool> deep(static_cast<size_t>(vision.value("depth", int64_t{0})));
-  for (const int64_t layer : vision.value("deepstack_visual_indexes", std::vector<int64_t>{8, 16, 24}))
-    deep.at(static_cast<size_t>(layer)) = true;
+  for (const int64_t layer : deep_layers(vision)) deep.at(static_cast<size_t>(layer)) = true;
   out.flags("vision.is_deepstack_layers", deep);
 }
 
 void write_file_of_text(const Json& config, GgufSettingsWriter& out) {
-  const auto deep = config["vision_config"].value("deepstack_visual_indexes", std::vector<int64_t>{8, 16, 24});
-  out.whole("n_deepstack_layers", std::ssize(deep));
+  out.whole("n_deepstack_layers", std::ssize(deep_layers(config["vision_config"])));
 }
 
 }  // namespace
