@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a tower that sees, beside that of its text: settings, sources, and whether a reader gets the same.
 #include "base/error.h"
-#include "base/files.h"
 #include "checkpoint/gguf_settings.h"
 #include "gguf/import.h"
 #include "gguf/import_tower.h"
+#include "media/processor.h"
 #include "models/spec/family.h"
 
 namespace apus {
@@ -12,24 +12,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// preprocessor_config.json, which transformers 5 keeps inside another.
-Json preprocessor_in(const fs::path& folder) {
-  for (const auto& [name, part] :
-       {std::pair{"preprocessor_config.json", ""}, {"processor_config.json", "image_processor"}}) {
-    const fs::path path = folder / name;
-    if (!fs::exists(path)) continue;
-    Json whole = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
-    if (*part == '\0') return whole;
-    if (whole.contains(part)) return whole[part];
-  }
-  return Json::object();
-}
-
 void add_pixels(GgufSettingsWriter& out, const Json& preprocessor) {
   for (const auto& [key, usual] : {std::pair{"image_mean", std::vector<double>{0.48145466, 0.4578275, 0.40821073}},
                                    {"image_std", std::vector<double>{0.26862954, 0.26130258, 0.27577711}}})
     out.own(std::string("vision.") + key,
-            GgufValue::list(GgufKind::F32, GgufValue::Numbers(preprocessor.value(key, usual))));
+            GgufValue::list(GgufKind::F32, preprocessor.is_object() ? preprocessor.value(key, usual) : usual));
 }
 
 // What both say of the tower must be one thing.
@@ -52,7 +39,7 @@ GgufTowerSettings gguf_tower_settings(const GgufSettings& settings, const fs::pa
   const GgufTower& tower = settings.seeing->tower;
   GgufTowerSettings out;
   out.vision = settings.whole.value("vision_config", Json::object());
-  GgufForm form = tower.form;
+  const GgufForm form = form_of_tower(tower, out.vision);
   GgufSettingsWriter writer(form.architecture);
   for (const auto& [key, text] : {std::pair{"general.architecture", form.architecture},
                                   {"general.type", std::string("mmproj")},
@@ -69,8 +56,6 @@ GgufTowerSettings gguf_tower_settings(const GgufSettings& settings, const fs::pa
   writer.number("vision.attention.layer_norm_epsilon", out.vision.value("layer_norm_eps", 1e-6));
   if (tower.write) tower.write(settings.whole, writer);
   out.all = std::move(writer.all);
-  if (tower.further)
-    for (GgufPair& pair : tower.further(out.vision)) form.names.push_back(std::move(pair));
   const GgufHeader said = planned_header(out.all, {}, folder.string());
   out.sizes = sizes_of_tower(said, out.vision);
   out.sources = sources_of_tower(settings.of_tower, form, out.sizes);

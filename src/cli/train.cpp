@@ -209,11 +209,7 @@ std::vector<std::string> TrainRun::again(std::vector<std::string> given, fs::fil
   std::error_code code;
   const bool own = newest && (!folder.add_version || fs::last_write_time(*newest, code) >= began);
   if (!own && folder.add_version) return given;
-  for (size_t i = 0; i < given.size(); ++i)
-    if (given[i] == "--resume_from_checkpoint" || given[i] == "--resume-from-checkpoint")
-      given.erase(given.begin() + static_cast<long>(i),
-                  given.begin() + static_cast<long>(std::min(i + 2, given.size())));
-  given.insert(given.end(), {"--resume_from_checkpoint", own ? newest->string() : "auto"});
+  given.insert(given.end(), {"--resume_from_checkpoint", own ? newest->string() : "auto"});  // the last one counts
   return given;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine does about guesses: who makes them, whom they are made for, and what a wrong one must not leave
-// behind.
+// What the engine does about guesses: who makes them, whom they are made for, and what a wrong one must not
+// leave behind.
 #include <algorithm>
 
 #include "engine/draft_head.h"

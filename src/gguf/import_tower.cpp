@@ -66,6 +66,13 @@ GgufSizes sizes_of_tower(const GgufHeader& tower, const Json& vision) {
   return {clip.needed("vision.block_count"), width, heads, heads, width / heads, &vision};
 }
 
+GgufForm form_of_tower(const GgufTower& tower, const Json& vision) {
+  GgufForm form = tower.form;
+  if (tower.further)
+    for (GgufPair& pair : tower.further(vision)) form.names.push_back(std::move(pair));
+  return form;
+}
+
 bool has_swapped_names(const GgufHeader& tower) {
   const GgufSays clip(tower, "clip");
   const GgufTensor* down = clip.tensor("v.blk.0.ffn_down.weight");

@@ -15,6 +15,9 @@ Json preprocessor_of_tower(const GgufHeader& tower);
 // `vision`: vision_config, which the sizes go on pointing to.
 GgufSizes sizes_of_tower(const GgufHeader& tower, const Json& vision);
 
+// With the names that depend on vision_config.
+GgufForm form_of_tower(const GgufTower& tower, const Json& vision);
+
 // Files of before May 2025 call the two matrices of a feed-forward the other way round.
 bool has_swapped_names(const GgufHeader& tower);
 std::string with_swapped_name(const std::string& name);

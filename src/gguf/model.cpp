@@ -107,11 +107,12 @@ void GgufModel::open_parts(const fs::path& path) {
 
 GgufModel::GgufModel(const fs::path& path, const fs::path& tower) {
   open_parts(path);
+  std::optional<GgufTowerFamily> seeing;
   if (!tower.empty()) {
     tower_files_.push_back(std::make_unique<MappedFile>(tower));
     tower_header_ = parse_gguf(tower_files_[0]->data(), tower_files_[0]->size(), tower.string());
-    const GgufTowerFamily seeing = tower_of_files(header_, tower_header_);
-    family_ = seeing.text(/*alone=*/false), begins_ = seeing.tower.begins;
+    seeing = tower_of_files(header_, tower_header_);
+    family_ = seeing->text(/*alone=*/false), begins_ = seeing->tower.begins;
   } else {
     family_ = family_of_file(header_);
   }
@@ -120,7 +121,7 @@ GgufModel::GgufModel(const fs::path& path, const fs::path& tower) {
   AllFound found;
   find_places(found);
   add(found, GgufSizes::of_config(text));
-  if (!tower.empty()) add_tower();
+  if (seeing) add_tower(*seeing);
 }
 
 void GgufModel::add(const AllFound& found, const GgufSizes& sizes) {
@@ -135,13 +136,10 @@ void GgufModel::add(const AllFound& found, const GgufSizes& sizes) {
   }
 }
 
-void GgufModel::add_tower() {
-  const GgufTowerFamily seeing = tower_of_files(header_, tower_header_);
+void GgufModel::add_tower(const GgufTowerFamily& seeing) {
   config_ = config_of_tower(header_, tower_header_, seeing, config_);
   const Json& vision = config_["vision_config"];
-  GgufForm form = seeing.tower.form;
-  if (seeing.tower.further)
-    for (GgufPair& pair : seeing.tower.further(vision)) form.names.push_back(std::move(pair));
+  const GgufForm form = form_of_tower(seeing.tower, vision);
   const bool swapped = has_swapped_names(tower_header_);
   AllFound found;
   std::vector<std::string> unknown;

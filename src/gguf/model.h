@@ -52,7 +52,7 @@ class GgufModel {
   GgufModel(const std::filesystem::path& path, const std::filesystem::path& tower);
   void open_parts(const std::filesystem::path& path);
   void open_part(const std::filesystem::path& path);
-  void add_tower();
+  void add_tower(const GgufTowerFamily& seeing);
   void find_places(AllFound& found);
   void add(const AllFound& found, const GgufSizes& sizes);
   GgufSlice slice_of(const std::string& name, const std::vector<Found>& found, const GgufSizes& sizes) const;

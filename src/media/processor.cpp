@@ -91,26 +91,31 @@ std::shared_ptr<const MediaProcessor> make_media_processor(const MediaCheckpoint
   return make ? (*make)(checkpoint) : nullptr;
 }
 
+namespace {
+Json file_in(const fs::path& folder, const char* name) {
+  const fs::path path = folder / name;
+  std::error_code code;
+  return fs::exists(path, code) ? parse_json(read_file(path, 16 << 20), path.string()) : Json();
+}
+}  // namespace
+
+Json preprocessor_in(const fs::path& model_dir) {
+  Json own = file_in(model_dir, "preprocessor_config.json");
+  if (!own.is_null()) return own;
+  const Json whole = file_in(model_dir, "processor_config.json");
+  return whole.is_object() && whole.contains("image_processor") ? whole["image_processor"] : Json();
+}
+
 std::shared_ptr<const MediaProcessor> open_media_processor(const fs::path& model_dir, const Tokenizer* tokenizer,
                                                            const MediaOptions& options) {
-  const auto file = [&](const char* name) {
-    const fs::path path = model_dir / name;
-    std::error_code code;
-    if (!fs::exists(path, code)) return Json();
-    return parse_json(read_file(path, 16 << 20), path.string());
-  };
-  Json config = file("config.json");
+  Json config = file_in(model_dir, "config.json");
   // An omni model's seeing and hearing part stands inside its configuration.
   if (config.is_object() && config.contains("thinker_config") && config["thinker_config"].is_object()) {
     const Json whole = std::exchange(config, config["thinker_config"]);
     config["model_type"] = whole.value("model_type", "");
   }
-  Json preprocessor = file("preprocessor_config.json");
-  if (preprocessor.is_null())  // transformers 5 keeps it inside another
-    if (Json whole = file("processor_config.json"); whole.is_object() && whole.contains("image_processor"))
-      preprocessor = whole["image_processor"];
   auto made = make_media_processor(
-      {std::move(config), std::move(preprocessor), tokenizer, options.settings(), options.max_pixels});
+      {std::move(config), preprocessor_in(model_dir), tokenizer, options.settings(), options.max_pixels});
   require(made || !options.given(), Fault::Usage,
           "--max_pixels, --model_kwargs and --media_cache_mb are for models that see, and this one reads text only");
   return made;

@@ -101,6 +101,10 @@ struct MediaCheckpoint {
 };
 using MakeMediaProcessor = std::function<std::shared_ptr<const MediaProcessor>(const MediaCheckpoint&)>;
 
+// preprocessor_config.json of a checkpoint's folder, which transformers 5 keeps inside another file; null: there is
+// none.
+Json preprocessor_in(const std::filesystem::path& model_dir);
+
 // Under the model_type of config.json.
 struct RegisterMediaFamily {
   RegisterMediaFamily(std::initializer_list<const char*> names, const MakeMediaProcessor& make) {

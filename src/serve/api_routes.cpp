@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is served at which path, and what a request may be there: the router, /openapi.json and docs/serve.md are this
-// table.
+// What is served at which path, and what a request may be there:
+// the router, /openapi.json and docs/serve.md are this table.
 #include "serve/anthropic_request.h"
 #include "serve/api.h"
 #include "serve/numbers_request.h"

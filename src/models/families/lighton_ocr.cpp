@@ -29,22 +29,12 @@ const std::vector<Preset> presets = {
     {"lighton-ocr-1b", 1024, 28, 16, 8, 128, 3072, 151936, 40960, 1e6, true, {}, qwen_text_says()},
 };
 
-const RegisterFamily lighton_ocr("lighton_ocr", {.title = "LightOnOCR",
-                                                 .architecture = "LightOnOcrForConditionalGeneration",
-                                                 .read = read,
-                                                 .says = {{"image_token_id", 151655},
-                                                          {"spatial_merge_size", 2},
-                                                          {"vision_config",
-                                                           {{"model_type", "pixtral"},
-                                                            {"hidden_size", 1024},
-                                                            {"num_hidden_layers", 24},
-                                                            {"num_attention_heads", 16},
-                                                            {"intermediate_size", 4096},
-                                                            {"hidden_act", "silu"},
-                                                            {"image_size", 1540},
-                                                            {"patch_size", 14},
-                                                            {"rope_theta", 1e4}}}},
-                                                 .presets = presets});
+const RegisterFamily lighton_ocr(
+    "lighton_ocr", {.title = "LightOnOCR",
+                    .architecture = "LightOnOcrForConditionalGeneration",
+                    .read = read,
+                    .says = {{"image_token_id", 151655}, {"spatial_merge_size", 2}, {"vision_config", pixtral_says()}},
+                    .presets = presets});
 }  // namespace
 
 }  // namespace apus

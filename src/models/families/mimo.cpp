@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // MiMo-7B: Qwen2's architecture, with a head that guesses a token ahead.
+#include "models/families/qwen2.h"
 #include "models/spec/family.h"
 #include "models/spec/guess_form.h"
-#include "models/spec/read_decoder.h"
 
 namespace apus {
 
 namespace {
 DecoderSpec read(const Config& c) {
-  DecoderSpec spec = read_decoder(c, {.kv_heads = 32});
-  spec.attention.qkv_bias = true;
-  spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
+  DecoderSpec spec = read_qwen2(c);
   if (c.integer("num_nextn_predict_layers", 0) > 0)
     use_guess_head(spec, {.name = "mtp_layers.0",
                           .token_norm = "token_layernorm",

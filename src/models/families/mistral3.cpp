@@ -38,16 +38,7 @@ const RegisterFamily mistral3("mistral3", {.title = "Mistral Small 3.1 and later
                                                     {"projector_hidden_act", "gelu"},
                                                     {"spatial_merge_size", 2},
                                                     {"vision_feature_layer", -1},
-                                                    {"vision_config",
-                                                     {{"model_type", "pixtral"},
-                                                      {"hidden_size", 1024},
-                                                      {"num_hidden_layers", 24},
-                                                      {"num_attention_heads", 16},
-                                                      {"intermediate_size", 4096},
-                                                      {"hidden_act", "silu"},
-                                                      {"image_size", 1540},
-                                                      {"patch_size", 14},
-                                                      {"rope_theta", 1e4}}}},
+                                                    {"vision_config", pixtral_says()}},
                                            .presets = presets});
 }  // namespace
 

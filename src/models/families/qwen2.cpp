@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen2 and Qwen2.5: biases on q, k, v; from layer max_window_layers on a sliding window when the config asks for one.
+#include "models/families/qwen2.h"
+
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
 
-namespace {
-DecoderSpec read(const Config& c) {
+DecoderSpec read_qwen2(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 32});
   spec.attention.qkv_bias = true;
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return spec;
 }
 
+namespace {
 // dim 0: files leave head_dim out, which is always hidden / heads here.
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
@@ -31,7 +33,7 @@ const GgufForm gguf = {.architecture = "qwen2"};
 
 const RegisterFamily qwen2("qwen2", {.title = "Qwen2 and Qwen2.5",
                                      .architecture = "Qwen2ForCausalLM",
-                                     .read = read,
+                                     .read = read_qwen2,
                                      .says = {{"use_sliding_window", false}},
                                      .presets = presets,
                                      .gguf = gguf});

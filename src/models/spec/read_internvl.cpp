@@ -39,6 +39,26 @@ VisionSpec read_intern_tower(const Config& v, const InternTowerDefaults& d) {
   return s;
 }
 
+Json intern_says() {
+  return {{"downsample_ratio", 0.5},
+          {"image_token_id", 151667},
+          {"projector_hidden_act", "gelu"},
+          {"vision_feature_layer", -1},
+          {"vision_feature_select_strategy", "default"},
+          {"vision_config",
+           {{"hidden_size", 1024},
+            {"num_hidden_layers", 24},
+            {"num_attention_heads", 16},
+            {"intermediate_size", 4096},
+            {"image_size", {448, 448}},
+            {"patch_size", {14, 14}},
+            {"norm_type", "layer_norm"},
+            {"layer_norm_eps", 1e-6},
+            {"hidden_act", "gelu"},
+            {"attention_bias", true},
+            {"use_qk_norm", false}}}};
+}
+
 void use_first_names(VisionSpec& tower, bool normed) {
   tower.name = "vision_model", tower.merger = "mlp1";
   tower.qk_norm.eps = tower.norm.eps;  // transformers' layout has a number of its own

@@ -19,6 +19,9 @@ struct InternTowerDefaults {
 
 VisionSpec read_intern_tower(const Config& vision, const InternTowerDefaults& defaults);
 
+// What config.json of well-known models says in transformers' words: the tower of 300 million, and how it is looked at.
+Json intern_says();
+
 // As OpenGVLab calls its parts. `normed`: queries and keys have norms.
 void use_first_names(VisionSpec& tower, bool normed);
 

@@ -236,6 +236,12 @@ Json clip_large_says() {
           {"projection_dim", 768}};
 }
 
+Json pixtral_says() {
+  return {{"model_type", "pixtral"},   {"hidden_size", 1024},       {"num_hidden_layers", 24},
+          {"num_attention_heads", 16}, {"intermediate_size", 4096}, {"hidden_act", "silu"},
+          {"image_size", 1540},        {"patch_size", 14},          {"rope_theta", 1e4}};
+}
+
 GgufTower siglip_gguf_tower(const std::string& begin) {
   GgufTower tower;
   tower.form.layers = begin + "encoder.layers.";

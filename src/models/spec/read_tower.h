@@ -20,6 +20,8 @@ VisionSpec read_paddle_tower(const Config& vision);
 GgufTower siglip_gguf_tower(const std::string& begin);
 // CLIP ViT-L/14 of 336 pixels, as the first Llavas' config.json files say it.
 Json clip_large_says();
+// Pixtral's tower for pages, of pictures of up to 1540 pixels.
+Json pixtral_says();
 // The norm behind SigLIP's last block is read; elsewhere it stands in the file and is not.
 void use_last_norm(VisionSpec& tower);
 // vision_feature_layer: blocks behind it are not read. vision_feature_select_strategy must be one that the tower can
