@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head behind the model guesses (GuessHead). It reads along: after each pass of the model, all that the pass computed
-// and whose next token is known, so that blocks of the prefix cache hold its keys and values too, in a cache of its
-// own.
+// A head behind the model guesses (GuessHead). It reads along: after each pass of the model, all that the pass
+// computed and whose next token is known, so that blocks of the prefix cache hold its keys and values too, in a
+// cache of its own.
 #pragma once
 
 #include <memory>

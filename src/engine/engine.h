@@ -97,7 +97,7 @@ class Engine : public TextEngine {
   void stay_in_touch();
   void lose(const std::string& why);
   void one_step();
-  // engine_drafts.cpp
+  // Guesses (engine_drafts.cpp):
   const GuessHead* guess_head(const Model& model) const;
   int64_t drafter_bytes(const Model& model) const;  // of its keys and values, in a block
   std::unique_ptr<Drafter> make_drafter() const;    // none: guesses are looked up, if there are any

@@ -167,8 +167,8 @@ struct GgufTowerFamily {
 // What family files say at start.
 void register_gguf(const std::string& model_type, const std::string& class_name, const GgufForm& form);
 void register_gguf_tower(const std::string& model_type, const std::string& class_name, const GgufTower& tower);
-// The file's family; of the text of one that sees, the text's alone. Fault::Model for others, naming those that are
-// known.
+// The file's family; of the text of one that sees, the text's alone.
+// Fault::Model for others, naming those that are known.
 GgufFamily family_of_file(const GgufHeader& header);
 // Of both files of one that sees.
 GgufTowerFamily tower_of_files(const GgufHeader& text, const GgufHeader& tower);

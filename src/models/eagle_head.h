@@ -17,8 +17,8 @@ namespace apus {
 
 class EagleHead final : public GuessHead {
  public:
-  // `config`: its config.json. `model`: the shape of the one that it guesses for. `own_words`: its file has an
-  // embedding.
+  // `config`: its config.json. `model`: the shape of the one that it guesses for.
+  // `own_words`: its file has an embedding.
   EagleHead(const Json& config, const ModelShape& model, bool own_words);
   const ModelShape& shape() const override { return spec_.shape; }
   std::vector<int64_t> layers_seen() const override { return seen_; }
