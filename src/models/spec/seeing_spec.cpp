@@ -72,7 +72,7 @@ class VisionParts {
     norm(b + n.norm1, s_.width);
     norm(b + n.norm2, s_.width);
     if (n.qkv) {
-      linear(b + n.qkv, s_.width, 3 * s_.width, s_.qkv_bias);
+      linear(b + n.qkv, s_.width, s_.width + 2 * s_.kv_width(), s_.qkv_bias);
     } else {
       for (const char* each : {n.q, n.k, n.v}) linear(b + each, s_.width, s_.width, s_.qkv_bias);
     }

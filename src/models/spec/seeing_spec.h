@@ -77,6 +77,8 @@ struct VisionSpec {
   std::string merger = "";
   // Of width 0: the model only hears.
   int64_t width = 0, layers = 0, heads = 0, ffn = 0;
+  // Of keys and values; 0: as many as of queries.
+  int64_t kv_heads = 0;
   // Behind them so many are in the file that nothing reads.
   int64_t unread_layers = 0;
   // The width of the rows that it gives: that of the decoder.
@@ -132,6 +134,7 @@ struct VisionSpec {
   std::vector<int64_t> deep_layers = {};
 
   int64_t head_size() const { return width / heads; }
+  int64_t kv_width() const { return kv_heads > 0 ? kv_heads * head_size() : width; }
   int64_t cell_width() const { return cells == CellForm::Mean ? width : width * merge * merge; }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
   std::string merger_name() const { return merger.empty() ? name + ".merger" : merger; }

@@ -218,10 +218,10 @@ at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures
 
 at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const Layout& l, const Step& s) const {
   const int64_t patches = x_ND.size(0), h = spec_.head_size();
-  const std::vector<at::Tensor> qkv = b.qkv
-                                          ? (*b.qkv)(x_ND, s).chunk(3, 1)
-                                          : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
-  const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, spec_.heads, h}); };
+  const std::vector<at::Tensor> qkv =
+      b.qkv ? (*b.qkv)(x_ND, s).split_with_sizes({spec_.width, spec_.kv_width(), spec_.kv_width()}, 1)
+            : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
+  const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, x.size(1) / h, h}); };
   const auto normed = [&](const Norm* norm, const at::Tensor& x) {
     if (!norm) return heads(x);
     return spec_.qk_norm_of_heads ? (*norm)(heads(x).contiguous()) : heads((*norm)(x.contiguous()));
