@@ -76,7 +76,7 @@ foreach(folder text/jinja models/families)
 endforeach()
 # Tables and searches of ggml's formats, and how families stand in GGUF files: each by itself.
 foreach(alone gguf/form gguf/ggml_grids gguf/ggml_read_iq gguf/ggml_write_iq4 gguf/ggml_write_k gguf/imatrix gguf/slice gguf/turns
-        gguf/words checkpoint/gguf_check checkpoint/gguf_sources checkpoint/attach nn/vera)
+        gguf/words checkpoint/gguf_check checkpoint/gguf_sources checkpoint/attach nn/vera media/minicpm)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${alone}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 apus_unity(apus_host)

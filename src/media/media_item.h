@@ -24,6 +24,8 @@ struct MediaContent {
   std::vector<float> values;
   // Patches over time, height and width (image_grid_thw); zeros where a processor has none.
   std::array<int64_t, 3> grid{};
+  // Of a picture that comes as several of other sizes, one behind the other: the grid of each, in place of `grid`.
+  std::vector<std::array<int64_t, 3>> grids = {};
   // Of videos: how far two of the grid's steps in time lie apart. 0: not known.
   double seconds_per_grid = 0;
   std::string digest;  // of all this; equal digests mean equal content

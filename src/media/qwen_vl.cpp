@@ -25,6 +25,7 @@ struct QwenFamily {
   int64_t patch = 14;
   bool stamped = false;     // each group of frames is a picture of its own behind its time
   bool thousandths = true;  // boxes; else pixels of the resized picture
+  bool marks_boxes = true;  // there are tokens around boxes and names
   const char *open = "<|vision_start|>", *image = "<|image_pad|>", *video = "<|video_pad|>", *close = "<|vision_end|>";
   const char* key = "_token_id";  // of config.json, behind image, video and audio
   const char *sound_open = nullptr, *sound = nullptr, *sound_close = nullptr;  // null: it does not hear
@@ -116,6 +117,7 @@ class QwenVlProcessor : public MediaProcessor {
     return family_.sound ? std::vector<int32_t>{image_, video_, sound_} : std::vector<int32_t>{image_, video_};
   }
   BoxForm boxes() const override {
+    if (!family_.marks_boxes) return MediaProcessor::boxes();
     const char* form = std::getenv("QWENVL_BBOX_FORMAT");
     if (form && form == std::string_view("new")) return {family_.thousandths, "", "", "[", "]", false};
     return {family_.thousandths, "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>", true};
@@ -193,6 +195,8 @@ MakeMediaProcessor qwen(const QwenFamily& family) {
 
 const RegisterMediaFamily qwen2_vl({"qwen2_vl"}, qwen({.scale = kClipScale}));
 const RegisterMediaFamily qwen2_5_vl({"qwen2_5_vl"}, qwen({.scale = kClipScale, .thousandths = false}));
+const RegisterMediaFamily exaone4_5(
+    {"exaone4_5"}, qwen({.scale = kClipScale, .marks_boxes = false, .open = "<vision>", .close = "</vision>"}));
 const RegisterMediaFamily qwen3_vl({"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"},
                                    qwen({.scale = kHalfScale, .patch = 16, .stamped = true}));
 const RegisterMediaFamily qwen2_5_omni({"qwen2_5_omni", "qwen2_5_omni_thinker"}, qwen({.scale = kClipScale,

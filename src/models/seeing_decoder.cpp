@@ -209,7 +209,7 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
             c->values.size(), " numbers, its shape asks for ", wanted);
     numbers.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
     if (!is_heard(*c) && seeing().vision.tile > 0) numbers.back() = patches_of_planes(numbers.back(), seeing().vision);
-    grids.push_back(grid_of(*c, seeing()));
+    for (const Grid& grid : grids_of(*c, seeing())) grids.push_back(grid);
   }
   // Copies: the backward pass may read them when the content is gone.
   const auto copied = [&](const at::Tensor& t) {

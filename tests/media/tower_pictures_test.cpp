@@ -109,6 +109,30 @@ TEST(TowerPictures, RowsOfPatches) {
     }
 }
 
+// All of a picture, and slices of other sizes: several grids in one content, and a run of tokens for each.
+TEST(TowerPictures, SlicesOfMiniCpm) {
+  const test::ProcessorNumbers golden("towers");
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("minicpmv4_6/") + number;
+    const auto processor = tower_processor("minicpmv4_6", golden.json["minicpmv4_6"], Json::object());
+    const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+    const auto grids = golden.values<int64_t>(name + "/grids");
+    const auto slices = golden.json[name + "/slices"].get<std::vector<size_t>>();
+    ASSERT_EQ(made.content->grids.size(), grids.size() / 2) << name;
+    ASSERT_EQ(made.runs.size(), 1 + slices[0] * slices[1]) << name;
+    for (size_t i = 0; i < made.runs.size(); ++i) {
+      EXPECT_EQ(made.content->grids[i], (std::array<int64_t, 3>{1, grids[2 * i], grids[2 * i + 1]})) << name;
+      EXPECT_EQ(made.runs[i].size(), static_cast<size_t>(grids[2 * i] * grids[2 * i + 1] / 16)) << name;
+    }
+    golden.expect_near(name, made.content->values, test::kPixels);
+    std::string text = "<image><|image_pad|></image>";
+    for (size_t i = 0; i < slices[0] * slices[1]; ++i)
+      text += str(i > 0 && i % slices[1] == 0 ? "\n" : "", "<slice><|image_pad|></slice>");
+    EXPECT_EQ(made.text, text);
+    EXPECT_EQ(processor->counted(made.text, 1), "<image_id>1</image_id>" + text);
+  }
+}
+
 TEST(TowerPictures, SizesAndFramesOfGlm) {
   const test::ProcessorNumbers golden("towers");
   for (const Json& row : golden.json["sizes/glm4v"]) {

@@ -109,6 +109,8 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
+  if (vision.contains("num_key_value_heads")) vision["num_key_value_heads"] = 1;
+  if (config.contains("insert_layer_id")) config["insert_layer_id"] = 0;
   if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
   if (config.contains("scale_factor")) config["scale_factor"] = 2;
   if (config.contains("image_grid_pinpoints")) config["image_grid_pinpoints"] = {{8, 16}, {16, 8}};

@@ -23,6 +23,7 @@ from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3I
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
+from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
 from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
@@ -63,6 +64,25 @@ def add_smolvlm(tensors, numbers):
         numbers["text/smolvlm"].append([at, rate, text])
 
 
+def add_minicpm(tensors, numbers):
+    """All of a picture and its slices as rows of patches, in blocks of 4 x 4, and the grid of each."""
+    said = {"scale_resolution": 24, "patch_size": 4, "max_slice_nums": 5}
+    processor = MiniCPMV4_6ImageProcessorPil(**said)
+    numbers["minicpmv4_6"] = {k: v for k, v in {**processor.to_dict(), **said}.items()
+                              if k in ("scale_resolution", "patch_size", "max_slice_nums", "image_mean", "image_std", "resample")}
+    for i in range(len(SIZES)):
+        made = processor([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="np")
+        strip, grids = np.asarray(made["pixel_values"], dtype=np.float32)[0], np.asarray(made["target_sizes"])
+        patches, rows, first = strip.reshape(3, 4, -1, 4).transpose(2, 0, 1, 3), [], 0
+        for high, wide in grids.tolist():
+            own = patches[first: first + high * wide].reshape(high // 4, 4, wide // 4, 4, -1)
+            first += high * wide
+            rows.append(own.transpose(0, 2, 1, 3, 4).reshape(high * wide, -1))
+        tensors[f"minicpmv4_6/{i}"] = torch.from_numpy(np.concatenate(rows)).contiguous()
+        tensors[f"minicpmv4_6/{i}/grids"] = torch.from_numpy(grids.astype(np.int64)).contiguous()
+        numbers[f"minicpmv4_6/{i}/slices"] = [int(n) for n in made["grids"][0]]
+
+
 def main():
     random, tensors, numbers = np.random.default_rng(11), {}, {}
     for i, (width, height) in enumerate(SIZES):
@@ -99,6 +119,7 @@ def main():
     frames = lambda total, rate: Glm4vVideoProcessor().sample_frames(VideoMetadata(total, fps=rate, duration=total / rate)).tolist()
     numbers["frames/glm4v"] = [[total, rate, frames(total, rate)] for total, rate in ((1, 25), (7, 30), (40, 24), (100, 29.97), (9000, 25))]
     add_smolvlm(tensors, numbers)
+    add_minicpm(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
     sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)

@@ -46,6 +46,10 @@ Grid grid_of(const MediaContent& content, const SeeingSpec& spec) {
   return {shape[0], shape[2] / spec.vision.patch, shape[3] / spec.vision.patch};
 }
 
+std::vector<Grid> grids_of(const MediaContent& content, const SeeingSpec& spec) {
+  return content.grids.empty() ? std::vector<Grid>{grid_of(content, spec)} : content.grids;
+}
+
 namespace {
 int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   const auto& shape = content.shape;
@@ -78,19 +82,23 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   if (content.type == MediaType::Audio) return tokens_of_sound(content, spec);
   require(spec.vision.width > 0, Fault::Usage, "this model hears, and does not see ", name, "s");
   if (spec.vision.tile > 0) return tokens_of_tiles(content, spec);
-  const Grid& g = content.grid;
   const int64_t m = spec.vision.merge;
   constexpr int64_t kLargest = 1 << 20;
-  require(std::all_of(g.begin(), g.end(), [](int64_t n) { return n > 0 && n < kLargest; }) && g[1] % m == 0 &&
-              g[2] % m == 0,
-          Fault::Data, "the ", name, "'s grid of ", g[0], " x ", g[1], " x ", g[2],
-          " patches (time, height, width) cannot be; height and width are multiples of ", m);
-  require(content.shape.size() == 2 && content.shape[0] == patches_of(g), Fault::Data, "the ", name, " has ",
+  int64_t patches = 0;
+  for (const Grid& g : grids_of(content, spec)) {
+    require(std::all_of(g.begin(), g.end(), [](int64_t n) { return n > 0 && n < kLargest; }) && g[1] % m == 0 &&
+                g[2] % m == 0,
+            Fault::Data, "the ", name, "'s grid of ", g[0], " x ", g[1], " x ", g[2],
+            " patches (time, height, width) cannot be; height and width are multiples of ", m);
+    patches += patches_of(g);
+  }
+  const Grid& g = content.grid;
+  require(content.shape.size() == 2 && content.shape[0] == patches, Fault::Data, "the ", name, " has ",
           content.shape.empty() ? 0 : content.shape[0], " patches, its grid of ", g[0], " x ", g[1], " x ", g[2],
-          " has ", patches_of(g));
+          " has ", patches);
   require(content.shape[1] == spec.vision.patch_numbers(), Fault::Data, "a patch of the ", name, " has ",
           content.shape[1], " numbers, this model's patches have ", spec.vision.patch_numbers());
-  return patches_of(g) / (m * m);
+  return patches / (m * m);
 }
 
 namespace {

@@ -24,6 +24,8 @@ bool is_tower_word(int64_t token, const SeeingSpec& spec);
 
 // Its patches over time, height and width; of tiles, each is one step.
 std::array<int64_t, 3> grid_of(const MediaContent& content, const SeeingSpec& spec);
+// Of each of its pictures, which mostly is one.
+std::vector<std::array<int64_t, 3>> grids_of(const MediaContent& content, const SeeingSpec& spec);
 
 // How many tokens stand for it: one for each row that the tower gives. Fault::Data where its numbers do not fit the
 // model's patches, or its grid does not fit them.

@@ -14,6 +14,8 @@ namespace apus {
 VisionSpec read_tower(const Config& vision);
 // SigLIP's, as Idefics 3 and SmolVLM have it under names of their own.
 VisionSpec read_idefics_tower(const Config& vision);
+// SigLIP's of pictures in their own size, of whose 2 x 2 patches one row is made among the blocks (MiniCPM-V 4.6).
+VisionSpec read_minicpm_tower(const Config& vision, int64_t halved_behind);
 // SigLIP's of pictures in their own size, whose patches turn by rows and columns besides (PaddleOCR-VL).
 VisionSpec read_paddle_tower(const Config& vision);
 // SigLIP's in a GGUF file, with the settings that are its own; its names begin with this.

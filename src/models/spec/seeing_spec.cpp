@@ -30,6 +30,7 @@ class VisionParts {
     if (cells > 0 && !bare_table) add(Kind::Table, n.table, table(), false);
     if (n.norm_in) norm(n.norm_in, s_.width);
     for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
+    if (s_.halved_behind >= 0) halving();
     if (n.norm_out) norm(n.norm_out, s_.width);
     if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, true);
     if (n.merger_conv) add(Kind::Table, n.merger_conv, {s_.out, s_.width, s_.merge, s_.merge}, true);
@@ -72,7 +73,7 @@ class VisionParts {
     norm(b + n.norm1, s_.width);
     norm(b + n.norm2, s_.width);
     if (n.qkv) {
-      linear(b + n.qkv, s_.width, 3 * s_.width, s_.qkv_bias);
+      linear(b + n.qkv, s_.width, s_.width + 2 * s_.kv_width(), s_.qkv_bias);
     } else {
       for (const char* each : {n.q, n.k, n.v}) linear(b + each, s_.width, s_.width, s_.qkv_bias);
     }
@@ -84,6 +85,14 @@ class VisionParts {
     if (n.gate) linear(b + n.gate, s_.width, s_.ffn, s_.block_bias);
     linear(b + n.up, s_.width, s_.ffn, s_.block_bias);
     linear(b + n.down, s_.ffn, s_.width, s_.block_bias);
+  }
+  void halving() {
+    const VisionNames& n = s_.names;
+    norm(n.half_norm, s_.width);
+    for (const char* each : {n.half_q, n.half_k, n.half_v, n.half_proj}) linear(each, s_.width, s_.width);
+    norm(n.half_cell_norm, 4 * s_.width);
+    linear(n.half_in, 4 * s_.width, 4 * s_.ffn);
+    linear(n.half_out, 4 * s_.ffn, s_.width);
   }
   int64_t cell() const { return s_.cell_width(); }
   void gated_merger(const std::string& m) {

@@ -59,6 +59,11 @@ struct VisionNames {
   // layer with the merger's norm and gelu behind it, and what the merger gives has a gate.
   const char *merger_conv = nullptr, *merger_before = nullptr, *merger_gate = nullptr;
   const char* deep_mergers = "deepstack_merger_list";
+  // Of what makes one row of 2 x 2 patches among the blocks.
+  const char *half_norm = "vit_merger.layer_norm1", *half_q = "vit_merger.self_attn.q_proj",
+             *half_k = "vit_merger.self_attn.k_proj", *half_v = "vit_merger.self_attn.v_proj",
+             *half_proj = "vit_merger.self_attn.out_proj", *half_cell_norm = "vit_merger.pre_norm",
+             *half_in = "vit_merger.linear_1", *half_out = "vit_merger.linear_2";
 };
 
 // How the rows of merge x merge patches become one: one behind the other; the first numbers of all, then the second
@@ -66,8 +71,8 @@ struct VisionNames {
 enum class CellForm { Joined, ByNumber, Mean };
 
 // How a table of positions is spread over a picture: from the four entries around a patch, corners on corners; from
-// four or sixteen of them, edges on edges.
-enum class TableForm { Corners, Linear, Cubic };
+// four or sixteen of them, edges on edges; the one entry that a patch's beginning lies in.
+enum class TableForm { Corners, Linear, Cubic, Nearest };
 
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
@@ -77,6 +82,8 @@ struct VisionSpec {
   std::string merger = "";
   // Of width 0: the model only hears.
   int64_t width = 0, layers = 0, heads = 0, ffn = 0;
+  // Of keys and values; 0: as many as of queries.
+  int64_t kv_heads = 0;
   // Behind them so many are in the file that nothing reads.
   int64_t unread_layers = 0;
   // The width of the rows that it gives: that of the decoder.
@@ -128,11 +135,17 @@ struct VisionSpec {
   // The side of a window in merged cells, and the layers that look at whole frames all the same. 0: all do.
   int64_t window = 0;
   std::vector<int64_t> full_layers = {};
+  // Behind this layer 2 x 2 patches become one row, whose attention and feed-forward are of these four; the merger
+  // joins what is left of a cell. -1: no layer.
+  int64_t halved_behind = -1;
   // Layers whose output is merged too, and added to the states behind the decoder's first layers.
   std::vector<int64_t> deep_layers = {};
 
   int64_t head_size() const { return width / heads; }
-  int64_t cell_width() const { return cells == CellForm::Mean ? width : width * merge * merge; }
+  int64_t kv_width() const { return kv_heads > 0 ? kv_heads * head_size() : width; }
+  // Rows a side that the merger makes one of.
+  int64_t merged_side() const { return halved_behind < 0 ? merge : merge / 2; }
+  int64_t cell_width() const { return cells == CellForm::Mean ? width : width * merged_side() * merged_side(); }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
   std::string merger_name() const { return merger.empty() ? name + ".merger" : merger; }
 };

@@ -3,6 +3,8 @@
 #include "models/towers/vision_tower.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bucketize.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -135,6 +137,17 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
       b.q = linear(n.q), b.k = linear(n.k), b.v = linear(n.v);
     blocks_.push_back(b);
   }
+  if (const VisionNames& n = spec.names; spec.halved_behind >= 0) {
+    const auto linear = [&](const char* what) { return &parts.linear(name(what)); };
+    halving_ = Halving{&parts.norm(name(n.half_norm)),
+                       &parts.norm(name(n.half_cell_norm)),
+                       linear(n.half_q),
+                       linear(n.half_k),
+                       linear(n.half_v),
+                       linear(n.half_proj),
+                       linear(n.half_in),
+                       linear(n.half_out)};
+  }
   if (spec.names.merger_conv) cell_maker_ = &parts.table(name(spec.names.merger_conv));
   const auto merger = [&](const std::string& m, bool norm_first) {
     const VisionNames& n = spec.names;
@@ -190,8 +203,32 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
   return placed(x_ND, grids);
 }
 
+namespace {
+// Which of `side` equal parts of a picture's side each of `count` patches begins in, as torch rounds it.
+at::Tensor nearest_entries(int64_t count, int64_t side) {
+  const double part = 1 / static_cast<double>(side);
+  const at::Tensor begin = at::arange(count).to(at::kFloat) / static_cast<double>(count);
+  return at::bucketize(begin, at::arange(part, 1.0, part, at::kFloat), /*out_int32=*/false, /*right=*/true);
+}
+
+at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side) {
+  std::vector<at::Tensor> all;
+  for (const Grid& g : grids) {
+    const PatchPlaces places = patch_places({g}, merge);
+    const at::Tensor row = at::index_select(nearest_entries(g[1], side), 0, at::tensor(places.row)),
+                     column = at::index_select(nearest_entries(g[2], side), 0, at::tensor(places.column));
+    all.push_back(row * side + column);
+  }
+  return at::cat(all, 0);
+}
+}  // namespace
+
 // With learned positions added.
 at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
+  if (spec_.table_form == TableForm::Nearest) {
+    const at::Tensor entry = nearest_in_table(grids, spec_.merge, spec_.table_side).to(x_ND.device());
+    return x_ND + at::index_select(positions_->weight(), 0, entry);
+  }
   const auto read = spec_.table_form == TableForm::Cubic    ? table_cubic
                     : spec_.table_form == TableForm::Linear ? table_linear
                                                             : table_corners;
@@ -218,10 +255,10 @@ at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures
 
 at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const Layout& l, const Step& s) const {
   const int64_t patches = x_ND.size(0), h = spec_.head_size();
-  const std::vector<at::Tensor> qkv = b.qkv
-                                          ? (*b.qkv)(x_ND, s).chunk(3, 1)
-                                          : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
-  const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, spec_.heads, h}); };
+  const std::vector<at::Tensor> qkv =
+      b.qkv ? (*b.qkv)(x_ND, s).split_with_sizes({spec_.width, spec_.kv_width(), spec_.kv_width()}, 1)
+            : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
+  const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, x.size(1) / h, h}); };
   const auto normed = [&](const Norm* norm, const at::Tensor& x) {
     if (!norm) return heads(x);
     return spec_.qk_norm_of_heads ? (*norm)(heads(x).contiguous()) : heads((*norm)(x.contiguous()));
@@ -235,6 +272,26 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
   return (*b.proj)(y.reshape({patches, -1}), s);
 }
 
+// Of each 2 x 2 patches, which see each other: their mean, and what a feed-forward makes of all four.
+at::Tensor VisionTower::halved(const at::Tensor& x_ND, const StepOf& step_of) const {
+  const Halving& p = *halving_;
+  const int64_t n = x_ND.size(0), half = spec_.merge / 2, h = spec_.head_size();
+  // Cells line by line, as squares of 2 x 2.
+  const at::Tensor square_ND =
+      x_ND.reshape({-1, half, 2, half, 2, spec_.width}).transpose(2, 3).reshape({n, spec_.width});
+  const Step s = step_of(n);
+  const at::Tensor normed_ND = (*p.norm)(square_ND.contiguous());
+  const auto heads = [&](const Linear* linear) { return (*linear)(normed_ND, s).reshape({n, spec_.heads, h}); };
+  const at::Tensor ends = at::arange(0, n + 1, 4, at::TensorOptions(x_ND.device()).dtype(at::kInt));
+  const at::Tensor y = ops::attention(heads(p.q), heads(p.k), heads(p.v), ends, ends, 4, 4,
+                                      {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
+  const at::Tensor seen_ND = square_ND + (*p.proj)(y.reshape({n, -1}), s);
+  const Step of_squares = step_of(n / 4);
+  const at::Tensor cell_MC = (*p.cell_norm)(seen_ND.reshape({n / 4, -1}).contiguous());
+  const at::Tensor made = (*p.out)(at::gelu((*p.in)(cell_MC, of_squares), "tanh"), of_squares);
+  return made + seen_ND.reshape({n / 4, 4, spec_.width}).mean(1);
+}
+
 at::Tensor VisionTower::fed(const Block& b, const at::Tensor& x_ND, const Step& s) const {
   const at::Tensor up = (*b.up)(x_ND, s);
   return (*b.down)(b.gate ? activated(spec_.act, (*b.gate)(x_ND, s)) * up : activated(spec_.act, up), s);
@@ -242,7 +299,7 @@ at::Tensor VisionTower::fed(const Block& b, const at::Tensor& x_ND, const Step& 
 
 // The rows of neighbours stand one behind the other, and become one.
 at::Tensor VisionTower::cells_of(const at::Tensor& x_ND) const {
-  const at::Tensor x_MnD = x_ND.reshape({-1, spec_.merge * spec_.merge, spec_.width});
+  const at::Tensor x_MnD = x_ND.reshape({-1, spec_.merged_side() * spec_.merged_side(), spec_.width});
   switch (spec_.cells) {
     case CellForm::Mean:
       return x_MnD.mean(1);
@@ -296,15 +353,16 @@ at::Tensor VisionTower::through(const Block& b, at::Tensor x_ND, const Layout& l
 Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
                               bool again) const {
   // Shared with layers that run again when this has returned.
-  const auto shared = std::make_shared<const Layout>(layout(grids, patch_NP.device()));
-  const Layout& l = *shared;
+  const auto whole = std::make_shared<const Layout>(layout(grids, patch_NP.device()));
+  const Layout& l = *whole;
   at::Tensor x_ND = embedded(patch_NP, grids);
   if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
   int64_t pictures = 0;
   for (const Grid& g : grids) pictures += g[0];
   if (first_) x_ND = with_first_rows(x_ND, pictures);
   if (norm_in_ && !spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
-  const Step s = step_of(x_ND.size(0));
+  auto shared = whole;
+  Step s = step_of(x_ND.size(0));
   Sight sight;
   sight.late_MD.resize(deep_mergers_.size());
   for (const Block& b : blocks_) {
@@ -312,6 +370,13 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
       return through(b, x, *shared, own);
     };
     x_ND = again ? run_again(x_ND, s, Memo::kNothing, part) : part(x_ND, s);
+    if (halving_ && &b == &blocks_[static_cast<size_t>(spec_.halved_behind)]) {
+      x_ND = halved(x_ND, step_of), s = step_of(x_ND.size(0));
+      std::vector<int32_t> ends = frame_ends(grids);
+      for (int32_t& end : ends) end /= 4;
+      shared = std::make_shared<const Layout>(
+          Layout{Turn(), {ends, x_ND.device()}, {{0}, x_ND.device()}, at::Tensor(), at::Tensor()});
+    }
     if (b.deep >= 0)
       sight.late_MD[static_cast<size_t>(b.deep)] = merged(deep_mergers_[static_cast<size_t>(b.deep)], x_ND, l, step_of);
   }

@@ -2,6 +2,9 @@
 // The tower of seeing models: from patches of images and videos to the rows that stand in the decoder for them.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "models/spec/seeing_spec.h"
 #include "models/spec/vision_grid.h"
 #include "models/towers/parts.h"
@@ -49,6 +52,10 @@ class VisionTower {
     bool norm_first;  // before cells are put together, or behind that
     const Linear *before = nullptr, *gate = nullptr;
   };
+  struct Halving {
+    const Norm *norm, *cell_norm;
+    const Linear *q, *k, *v, *proj, *in, *out;
+  };
   struct Segments;
   struct Layout;
   Layout layout(const std::vector<Grid>& grids, at::Device device) const;
@@ -57,6 +64,7 @@ class VisionTower {
   at::Tensor with_first_rows(const at::Tensor& x_ND, int64_t pictures) const;
   at::Tensor through(const Block& block, at::Tensor x_ND, const Layout& l, const Step& s) const;
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
+  at::Tensor halved(const at::Tensor& x_ND, const StepOf& step_of) const;
   at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
   at::Tensor cells_of(const at::Tensor& x_ND) const;
   at::Tensor gated(const Merger& merger, const at::Tensor& x_ND, const StepOf& step_of) const;
@@ -72,6 +80,7 @@ class VisionTower {
   // Before the first block and behind the last one. Null: there is none.
   const Norm *norm_in_ = nullptr, *norm_out_ = nullptr;
   std::vector<Block> blocks_;
+  std::optional<Halving> halving_;
   Merger merger_;
   std::vector<Merger> deep_mergers_;
 };

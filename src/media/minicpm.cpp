@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// MiniCPM-V 4.6: all of a picture near one size, and, where it is larger, a grid of slices of it in a larger size.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "media/pixel_form.h"
+#include "media/processor.h"
+
+namespace apus {
+
+namespace {
+
+// The multiple of `step` that is nearest, one at least.
+int64_t whole_steps(double length, int64_t step) {
+  const double steps = std::nearbyint(length / static_cast<double>(step));
+  return std::max<int64_t>(1, static_cast<int64_t>(steps)) * step;
+}
+
+class MiniCpmProcessor : public MediaProcessor {
+ public:
+  explicit MiniCpmProcessor(const MediaCheckpoint& c)
+      : MediaProcessor(c.max_pixels),
+        scale_(pixel_scale(c.preprocessor, kHalfScale)),
+        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
+        token_(c.token("<|image_pad|>", "image_token_id")) {
+    form_ = {c.whole("patch_size", "vision_config", "patch_size", 14), 4, 1};
+    const Json& file = c.preprocessor.is_object() ? c.preprocessor : kNothing;
+    side_ = file.value("scale_resolution", int64_t{448});
+    most_ = file.value("slice_mode", true) ? file.value("max_slice_nums", int64_t{9}) : 1;
+    numbered_ = file.value("use_image_id", true);
+    require(form_.patch > 0 && side_ >= form_.factor() && side_ <= 1 << 14 && most_ >= 1 && most_ <= 1024 &&
+                file.value("downsample_mode", "16x") == "16x",
+            Fault::Model, "up to ", most_, " slices of ", side_, " pixels in patches of ", form_.patch,
+            ": check preprocessor_config.json, whose downsample_mode must be 16x");
+  }
+
+  // Of all slices together, where there are some.
+  ImageSize seen_size(ImageSize size) const override {
+    const TileGrid grid = slices_of(size);
+    return grid.rows * grid.columns > 1 ? sliced_size(size, grid) : near_side(size.height, size.width, true);
+  }
+  std::vector<int32_t> media_tokens() const override { return {token_}; }
+  std::string counted(const std::string& text, size_t number) const override {
+    return numbered_ ? str("<image_id>", number, "</image_id>", text) : text;
+  }
+  std::string grid_name(MediaType) const override { return ""; }
+
+ protected:
+  std::vector<Image> seen(const Image& image) const override {
+    const ImageSize size{image.width, image.height};
+    const TileGrid grid = slices_of(size);
+    const bool sliced = grid.rows * grid.columns > 1;
+    const ImageSize whole = near_side(size.height, size.width, !sliced);
+    std::vector<Image> out{resized(image, whole.width, whole.height, filter_)};
+    if (!sliced) return out;
+    const ImageSize all = sliced_size(size, grid);
+    const Image large = resized(image, all.width, all.height, filter_);
+    const int64_t width = all.width / grid.columns, height = all.height / grid.rows;
+    for (int64_t y = 0; y < all.height; y += height)
+      for (int64_t x = 0; x < all.width; x += width) out.push_back(cropped(large, x, y, width, height));
+    return out;
+  }
+
+  PreparedMedia prepared_image(const Image& image) const override {
+    const std::vector<Image> pictures = seen(image);
+    const TileGrid grid = slices_of({image.width, image.height});
+    auto content = std::make_shared<MediaContent>();
+    PreparedMedia out{content, "<image><|image_pad|></image>", token_, {}};
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      PatchGrid own;
+      const std::vector<float> values = patch_rows({pictures[i]}, form_, scale_, own);
+      content->values.insert(content->values.end(), values.begin(), values.end());
+      content->grids.push_back({own.time, own.height, own.width});
+      out.runs.emplace_back(static_cast<size_t>(own.patches() / (form_.merge * form_.merge)), token_);
+      if (i == 0) continue;
+      const bool begins_line = i > 1 && (static_cast<int64_t>(i) - 1) % grid.columns == 0;
+      out.text += str(begins_line ? "\n" : "", "<slice><|image_pad|></slice>");
+    }
+    content->grid = content->grids[0];
+    content->shape = {std::ssize(content->values) / form_.numbers(), form_.numbers()};
+    content->digest = content_digest(*content, str("minicpm ", form_.patch, " ", form_text(scale_)), pictures);
+    return out;
+  }
+
+ private:
+  inline static const Json kNothing = Json::object();
+
+  // As many pixels as a square of this side where there are more of them, or always; whole cells.
+  ImageSize near_side(double height, double width, bool always) const {
+    if (always || height * width > static_cast<double>(side_ * side_)) {
+      const double shape = width / height;
+      height = std::floor(static_cast<double>(side_) / std::sqrt(shape));
+      width = std::floor(height * shape);
+    }
+    return {whole_steps(width, form_.factor()), whole_steps(height, form_.factor())};
+  }
+  // The grid nearest the picture's shape, of about as many slices as squares of this side would cover it.
+  TileGrid slices_of(ImageSize size) const {
+    const auto width = static_cast<double>(size.width), height = static_cast<double>(size.height);
+    const double squares = width * height / static_cast<double>(side_ * side_);
+    const int64_t wanted = std::min(static_cast<int64_t>(std::ceil(squares)), most_);
+    TileGrid best{1, 1};
+    if (wanted <= 1) return best;
+    double least = INFINITY;
+    for (int64_t count = std::max<int64_t>(2, wanted - 1); count <= std::min(wanted + 1, most_); ++count)
+      for (int64_t rows = 1; rows <= count; ++rows) {
+        if (count % rows != 0) continue;
+        const int64_t columns = count / rows;
+        const double error =
+            std::abs(std::log(width / height) - std::log(static_cast<double>(columns) / static_cast<double>(rows)));
+        if (error > least || (error == least && rows <= best.rows)) continue;
+        least = error, best.rows = rows, best.columns = columns;
+      }
+    return best;
+  }
+  ImageSize sliced_size(ImageSize size, const TileGrid& grid) const {
+    const auto part = [](int64_t length, int64_t parts) {
+      return static_cast<double>(whole_steps(static_cast<double>(length), parts)) / static_cast<double>(parts);
+    };
+    const ImageSize slice = near_side(part(size.height, grid.rows), part(size.width, grid.columns), true);
+    return {slice.width * grid.columns, slice.height * grid.rows};
+  }
+
+  PixelScale scale_;
+  Filter filter_;
+  int32_t token_;
+  PatchForm form_;
+  int64_t side_ = 448, most_ = 9;  // of a slice; slices
+  bool numbered_ = true;           // each picture stands behind its number
+};
+
+const RegisterMediaFamily minicpm({"minicpmv4_6"},
+                                  [](const MediaCheckpoint& c) { return std::make_shared<MiniCpmProcessor>(c); });
+
+}  // namespace
+}  // namespace apus
