@@ -3,7 +3,7 @@
 # it in two in some sums (avoid-fma-max-bits), and a row would no longer have the same result alone and among others.
 function(apus_cpu_kernels)
   set(folder ${CMAKE_SOURCE_DIR}/src/devices/cpu)
-  set(common "-O3;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math")
+  set(common "${APUS_LOOPS};-ffp-contract=fast;-fno-math-errno;-fno-trapping-math")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND common "--param=avoid-fma-max-bits=0")
   endif()

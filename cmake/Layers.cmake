@@ -58,12 +58,12 @@ include(EmbedAssets)
 apus_embed_assets(embedded_assets)
 add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES
-  COMPILE_OPTIONS "-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math" SKIP_PRECOMPILE_HEADERS ON)
+  COMPILE_OPTIONS "${APUS_LOOPS};-ffp-contract=off;-fno-math-errno;-fno-trapping-math" SKIP_PRECOMPILE_HEADERS ON)
 target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
 # Quantised numbers are the same bits everywhere: no a * b + c in one rounding.
 file(GLOB quantised CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/quant/*.cpp)
 set_source_files_properties(${quantised} PROPERTIES
-  COMPILE_OPTIONS "-O3;-ffp-contract=off" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+  COMPILE_OPTIONS "${APUS_LOOPS};-ffp-contract=off" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 # Many files in one compilation, which takes a quarter of the time. Not the folders where a file is one of many alike and
 # names its parts as they do. cmake -DAPUS_UNITY=OFF is for who changes a file and builds again.
 option(APUS_UNITY "compile sources several at a time" ON)
@@ -106,7 +106,7 @@ if(APUS_HAS_AV)
   set_target_properties(apus_av PROPERTIES OUTPUT_NAME apus-av LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endif()
 # Loops over the taps of a filter gain from vector code.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/resize.cpp PROPERTIES COMPILE_OPTIONS "-O3")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/resize.cpp PROPERTIES COMPILE_OPTIONS "${APUS_LOOPS}")
 
 include(CpuKernels)
 apus_cpu_kernels()

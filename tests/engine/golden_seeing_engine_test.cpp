@@ -49,7 +49,9 @@ TEST_P(GoldenSeeingEngine, Images) {
   expect_golden(*e, "left", "gen");
   const int64_t cached = e->stats().cached_tokens;
   expect_golden(*e, "left", "gen");
-  EXPECT_GT(e->stats().cached_tokens, cached) << "the second time from the prefix cache";
+  // What layers with states have read is not kept for the next prompt.
+  if (loaded->shape().keeps.empty())
+    EXPECT_GT(e->stats().cached_tokens, cached) << "the second time from the prefix cache";
 }
 
 TEST_P(GoldenSeeingEngine, Videos) {
