@@ -120,6 +120,9 @@ class Rules {
     if (!c_.model) return;
     refuse(c_.model->experts > 0 && c_.dora, "--use_dora on mixtures of experts is not available with ", kStages,
            ": leave it out");
+    refuse(c_.model->hands_on_more, kStages, " is not available for ", type(),
+           " models: their layers are given more than the hidden state of the layer before; --deepspeed zero3 makes "
+           "room in another way");
   }
 
   // What looks at more than one batch at a time, or draws answers, would count the rows of processes that share them
@@ -138,6 +141,9 @@ class Rules {
     refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
            "another way");
+    refuse(c_.model->hands_on_more, kTokens, " is not available for ", type(),
+           " models: their layers are given more than the hidden state of the layer before; --deepspeed zero3 makes "
+           "room in another way");
     refuse(c_.model->latent > 0 || c_.model->sinks, kTokens, " is not available for ", type(),
            " models: their attention's ", c_.model->sinks ? "sinks" : "shared keys",
            " do not go from process to process; --deepspeed zero3 makes room in another way");

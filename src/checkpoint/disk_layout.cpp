@@ -16,7 +16,7 @@ int64_t numbers(const Param& p) {
 }
 }  // namespace
 
-bool has_no_dimensions(const Param& p) { return p.statistic && p.full == std::vector<int64_t>{1}; }
+bool has_no_dimensions(const Param& p) { return p.scalar; }
 
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, const DiskForm& form) {
   if (!p.tied.empty()) return {};

@@ -25,6 +25,11 @@ bool is_speech(const std::string& name) {
   return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
 }
 
+// Of the parts of Gemma 4 that hear.
+bool is_hearing(const std::string& name) {
+  return name.starts_with("model.audio_tower.") || name.starts_with("model.embed_audio.");
+}
+
 // Of the layers that guess tokens ahead: by their own name, or behind the last one.
 bool guesses_ahead(const Model& model, const std::string& name) {
   for (const char* outside : {"mtp.", "mtp_layers."})
@@ -47,8 +52,9 @@ UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, con
                              std::vector<std::string>& unexpected) {
   UnreadTensors unread;
   for (const auto& name : source.names()) {
-    if (used.count(name) || is_harmless(name)) continue;
+    if (used.count(name) || is_harmless(name) || model.leaves_unread(name)) continue;
     (is_speech(name)              ? unread.speech
+     : is_hearing(name)           ? unread.hearing
      : guesses_ahead(model, name) ? unread.ahead
      : is_other_head(model, name) ? unread.heads
                                   : unexpected)
@@ -61,6 +67,9 @@ void tell_unread(const UnreadTensors& unread, const Model& model) {
   if (!unread.speech.empty())
     log_info("the checkpoint's ", unread.speech.size(),
              " tensors that make speech (talker and what follows it) are not read: this model answers in text");
+  if (!unread.hearing.empty())
+    log_info("the checkpoint's ", unread.hearing.size(), " tensors of what hears (", unread.hearing.front(),
+             ", ...) are not read, nor are they in what is saved: sounds are not supported in this family");
   if (!unread.heads.empty())
     log_info("the checkpoint's ", unread.heads.size(), " tensors of heads for other tasks (", unread.heads.front(),
              ", ...) are not read");

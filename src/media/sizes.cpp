@@ -88,6 +88,24 @@ ImageSize kimi_size(ImageSize size, int64_t patch, int64_t most_patches, int64_t
   return {scaled(size.width), scaled(size.height)};
 }
 
+ImageSize gemma4_size(ImageSize size, int64_t patch, int64_t cell, int64_t most_patches) {
+  require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
+  const auto width = static_cast<double>(size.width), height = static_cast<double>(size.height);
+  const double factor = std::sqrt(static_cast<double>(most_patches * patch * patch) / (height * width));
+  const auto cells = [&](double side) {
+    return static_cast<int64_t>(std::floor(factor * side / static_cast<double>(cell)));
+  };
+  ImageSize out{cells(width) * cell, cells(height) * cell};
+  // A picture so steep that one side would vanish has one row of cells.
+  const int64_t longest = most_patches / ((cell / patch) * (cell / patch)) * cell;
+  const auto along = [&](int64_t large, int64_t small) { return std::min(large / small * cell, longest); };
+  if (out.height == 0 && out.width > 0) out = {along(size.width, size.height), cell};
+  if (out.width == 0 && out.height > 0) out = {cell, along(size.height, size.width)};
+  require(out.width > 0 && out.height > 0, Fault::Model, "pictures of ", most_patches,
+          " patches have no whole cell of ", cell, " pixels: check max_soft_tokens in preprocessor_config.json");
+  return out;
+}
+
 ImageSize ovis_size(ImageSize size, const SizeLimits& limits) {
   require(size.width > 0 && size.height > 0, Fault::Data, "an image of ", size.width, " x ", size.height, " pixels");
   int64_t& small = size.width < size.height ? size.width : size.height;

@@ -26,6 +26,8 @@ ImageSize smart_video_size(int64_t frames, ImageSize size, const SizeLimits& lim
 ImageSize glm_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch);
 // Of Kimi-VL, which makes pictures smaller until they have no more patches than that; not yet of whole cells.
 ImageSize kimi_size(ImageSize size, int64_t patch, int64_t most_patches, int64_t most_a_side);
+// Of Gemma 4, whose pictures have as many patches as fit, whole cells of `cell` pixels a side.
+ImageSize gemma4_size(ImageSize size, int64_t patch, int64_t cell, int64_t most_patches);
 // Of Ovis2.5, which takes every shape.
 ImageSize ovis_size(ImageSize size, const SizeLimits& limits);
 

@@ -16,6 +16,7 @@
 #include "dist/collective.h"
 #include "dist/mesh.h"
 #include "models/own_guess_head.h"
+#include "models/spec/seeing_spec.h"
 #include "nn/latent_attention.h"
 #include "nn/moe.h"
 #include "nn/rope.h"
@@ -26,20 +27,18 @@
 namespace apus {
 
 namespace {
-std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
-  const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
-  if (const auto* dense = std::get_if<DenseSpec>(&wanted))
-    return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn,
-                                 Mlp::Spec{.bias = dense->bias,
-                                           .down_bias = dense->down_bias,
-                                           .gate_last = dense->gate_last,
-                                           .act = spec.act,
-                                           .kind = dense->kind,
-                                           .names = dense->names,
-                                           .gate_scale = dense->gate_scale,
-                                           .out_scale = dense->out_scale});
-  if (std::holds_alternative<NoFeedForward>(wanted)) return nullptr;
-  const auto& mixture = std::get<MixtureSpec>(wanted);
+std::unique_ptr<FeedForward> make_block(const DecoderSpec& spec, const DenseSpec& dense) {
+  return std::make_unique<Mlp>(spec.shape.hidden, dense.ffn,
+                               Mlp::Spec{.bias = dense.bias,
+                                         .down_bias = dense.down_bias,
+                                         .gate_last = dense.gate_last,
+                                         .act = spec.act,
+                                         .kind = dense.kind,
+                                         .names = dense.names,
+                                         .gate_scale = dense.gate_scale,
+                                         .out_scale = dense.out_scale});
+}
+std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, const MixtureSpec& mixture) {
   return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
                                                .ffn = mixture.ffn,
                                                .experts = mixture.experts,
@@ -52,12 +51,20 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                                .weighs_input = mixture.weighs_input,
                                                .act = spec.act,
                                                .router = mixture.router,
+                                               .router_eps = spec.norm.eps,
                                                .names = mixture.names});
 }
 
+std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
+  const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
+  if (const auto* dense = std::get_if<DenseSpec>(&wanted)) return make_block(spec, *dense);
+  if (std::holds_alternative<NoFeedForward>(wanted)) return nullptr;
+  const auto& mixture = std::get<MixtureSpec>(wanted);
+  return mixture.beside ? make_block(spec, *mixture.beside) : make_mixture(spec, mixture);
+}
 std::string block_name(const DecoderSpec& spec, int64_t layer) {
   const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(layer)]);
-  return mixture ? mixture->names.block : spec.dense_name;
+  return mixture && !mixture->beside ? mixture->names.block : spec.dense_name;
 }
 
 Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
@@ -66,17 +73,20 @@ Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
   AttentionForm form = spec.attention;
   const LayerHeads heads = spec.heads_in(index);
   form.sinks = heads.sinks;
+  if (heads.one_for_both) form.v_name = nullptr;
   return {.layer = index,
           .hidden = spec.shape.hidden,
           .heads = heads.heads,
           .kv_heads = heads.kv_heads,
-          .head_dim = spec.shape.head_dim,
-          .cached_heads = spec.shape.kv_heads,
+          .head_dim = heads.head_dim,
           .form = form,
           .norm = spec.norm,
           .window = spec.window[i],
           .turn = turn,
-          .neighbours = turn != kNoRope && spec.ropes[static_cast<size_t>(turn)].neighbours};
+          .neighbours = turn != kNoRope && spec.ropes[static_cast<size_t>(turn)].neighbours,
+          .borrows = heads.borrows,
+          .lends = heads.lends,
+          .ahead = spec.window[i] > 0 || !spec.seeing || !spec.seeing->ahead_in_windows_only};
 }
 
 std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t index) {
@@ -111,7 +121,25 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
       before_feed_forward_(norm(spec.norms_in(index).before_feed_forward, spec)),
       feed_forward_(spec.feeds_forward(index) ? &adopt(block_name(spec, index), make_feed_forward(spec, index))
                                               : nullptr),
-      after_feed_forward_(norm(spec.norms_in(index).after_feed_forward, spec)) {
+      after_feed_forward_(norm(spec.norms_in(index).after_feed_forward, spec)),
+      index_(index),
+      act_(spec.act) {
+  const int64_t hidden = spec.shape.hidden;
+  if (const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(index)]);
+      mixture && mixture->beside)
+    beside_ = std::make_unique<Beside>(Beside{child<Norm>("post_feedforward_layernorm_1", hidden, spec.norm),
+                                              child<Norm>("pre_feedforward_layernorm_2", hidden, spec.norm),
+                                              child<Norm>("post_feedforward_layernorm_2", hidden, spec.norm),
+                                              adopt(mixture->names.block, make_mixture(spec, *mixture))});
+  if (const auto& given = spec.layer_inputs)
+    own_input_ = std::make_unique<OwnInput>(
+        OwnInput{child<Linear>("per_layer_input_gate", Linear::Spec{.in = hidden, .out = given->width}),
+                 child<Linear>("per_layer_projection", Linear::Spec{.in = given->width, .out = hidden}),
+                 child<Norm>("post_per_layer_input_norm", hidden, spec.norm)});
+  if (spec.scaled_layers) {
+    scale_ = &param("layer_scalar", {1});
+    scale_->statistic = true, scale_->trainable = false;
+  }
   if (spec.normed_sums) {
     const NormedSums& sums = *spec.normed_sums;
     sums_ = {keeps_state(spec.shape.keeps_in(index)) ? sums.state : sums.attention, sums.feed_forward};
@@ -138,12 +166,28 @@ at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s)
   return fed_TD * behind_feed_forward.kept + (*feed_forward_)(fed_TD, s) * behind_feed_forward.added;
 }
 
+at::Tensor DecoderLayer::with_own_input(const at::Tensor& x_TD, const Step& s) const {
+  const at::Tensor own_TP = s.beside->of_layer_TLP.select(1, index_).to(x_TD.device());
+  const at::Tensor opened_TP = activated(act_, own_input_->gate(x_TD, s)) * own_TP;
+  return x_TD + own_input_->norm(own_input_->wider(opened_TP, s));
+}
+
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
+  at::Tensor y_TD = with_branches(x_TD, s);
+  if (own_input_) y_TD = with_own_input(y_TD, s);
+  return scale_ ? y_TD * scale_->data.to(y_TD.scalar_type()) : y_TD;
+}
+
+at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) const {
   if (norms_sums_) return with_norms_of_sums(x_TD, s);
   if (sums_) return with_normed_sums(x_TD, s);
   const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
   const auto fed = [&](const at::Tensor& sum_TD, const at::Tensor& read_TD) {
     at::Tensor fed_TD = (*feed_forward_)(read_TD, s);
+    if (beside_) {
+      const at::Tensor met_TD = beside_->mixture.apart(beside_->before_experts(sum_TD), sum_TD, s);
+      fed_TD = beside_->after_block(fed_TD) + beside_->after_experts(met_TD);
+    }
     if (after_feed_forward_) fed_TD = (*after_feed_forward_)(fed_TD);
     return sum_TD + scaled(std::move(fed_TD));
   };
@@ -185,18 +229,41 @@ struct Decoder::Backbone : Module {
     }
     std::vector<DecoderLayer*> list;
   };
+  // Both are of all layers, side by side (LayerInputForm).
+  struct LayerInputs {
+    LayerInputs(Backbone& in, const DecoderSpec& spec)
+        : layers(spec.shape.layers),
+          width(spec.layer_inputs->width),
+          table(in.child<Embedding>("embed_tokens_per_layer", spec.layer_inputs->words, layers * width)),
+          of_embedding(in.child<Linear>("per_layer_model_projection",
+                                        Linear::Spec{.in = spec.shape.hidden, .out = layers * width})),
+          norm(in.child<Norm>("per_layer_projection_norm", width, spec.norm)) {}
+    at::Tensor operator()(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s) const {
+      const auto by_layer = [&](const at::Tensor& all) { return all.view({all.size(0), layers, width}); };
+      const double narrowed = 1 / std::sqrt(static_cast<double>(x_TD.size(1)));
+      const at::Tensor made_TLP = norm(by_layer(of_embedding(x_TD, s) * narrowed));
+      return (made_TLP + by_layer(table(id_T, s)) * std::sqrt(static_cast<double>(width))) * std::sqrt(0.5);
+    }
+    const int64_t layers, width;
+    Embedding& table;
+    Linear& of_embedding;
+    Norm& norm;
+  };
   explicit Backbone(const DecoderSpec& spec)
       : embed(child<Embedding>(spec.embed_name, spec.shape.vocab, spec.shape.hidden)),
         positions(spec.position_table ? &child<PositionRows>(spec.position_table->name, spec) : nullptr),
         embedding_norm(spec.embedding_norm.empty() ? nullptr
                                                    : &child<Norm>(spec.embedding_norm, spec.shape.hidden, spec.norm)),
         layers(child<Layers>(spec.layers_name, spec)),
-        norm(spec.final_norm.empty() ? nullptr : &child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {}
+        norm(spec.final_norm.empty() ? nullptr : &child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {
+    if (spec.layer_inputs) layer_inputs = std::make_unique<LayerInputs>(*this, spec);
+  }
   Embedding& embed;
   PositionRows* positions;  // null where positions are told in attention
   Norm* embedding_norm;
   Layers& layers;
   Norm* norm;  // of the last states; null where the last layer's are normed
+  std::unique_ptr<LayerInputs> layer_inputs;
 };
 
 namespace {
@@ -229,7 +296,16 @@ void Decoder::read_all_as(int64_t length) {
   for (RopeSpec& rope : spec_.ropes) rope = with_one_set(std::move(rope), length);
 }
 
+bool Decoder::leaves_unread(const std::string& name) const {
+  for (int64_t i = 0; i < spec_.shape.layers; ++i)
+    if (spec_.heads_in(i).borrows >= 0)
+      for (const char* each : {".k_proj.", ".v_proj.", ".k_norm.", ".v_norm."})
+        if (name.starts_with(str(layer_name(i), ".", spec_.attention_name, each))) return true;
+  return false;
+}
+
 void Decoder::begin(Step& s) const {
+  s.beside = spec_.hands_on_more() ? std::make_shared<Beside>() : nullptr;
   fill_rope(spec_.ropes, s);
   // Untied where one of the two is trained or merged for itself.
   const Param* head = head_ ? &head_->weight() : nullptr;
@@ -272,7 +348,13 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
     x_TD = x_TD + (*rows_of)(share ? share->narrowed(s.position) : s.position, x_TD.options());
   }
   x_TD = with_types(std::move(x_TD), in, s);
-  return backbone_.embedding_norm ? (*backbone_.embedding_norm)(x_TD) : x_TD;
+  if (backbone_.embedding_norm) x_TD = (*backbone_.embedding_norm)(x_TD);
+  give_layers(in.id_T, x_TD, s);
+  return x_TD;
+}
+
+void Decoder::give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s) const {
+  if (backbone_.layer_inputs) s.beside->of_layer_TLP = (*backbone_.layer_inputs)(id_T, x_TD, s);
 }
 
 at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {

@@ -12,6 +12,7 @@
 #include "nn/embedding.h"
 #include "nn/mixer.h"
 #include "nn/mlp.h"
+#include "nn/moe.h"
 #include "nn/norm.h"
 
 namespace apus {
@@ -27,6 +28,8 @@ class DecoderLayer : public Module {
   at::Tensor mixed(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_norms_of_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_normed_sums(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_branches(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_own_input(const at::Tensor& x_TD, const Step& s) const;
   const bool parallel_, norms_sums_;
   const double branch_scale_;
   // Of the mixer and of the feed-forward.
@@ -38,6 +41,21 @@ class DecoderLayer : public Module {
   Norm *after_attention_, *before_feed_forward_;
   FeedForward* feed_forward_;
   Norm* after_feed_forward_;
+  // Of a mixture that stands beside the feed-forward (MixtureSpec::beside).
+  struct Beside {
+    Norm &after_block, &before_experts, &after_experts;
+    MoeMlp& mixture;
+  };
+  std::unique_ptr<Beside> beside_;
+  // What opens the layer's own input, brings it to the model's width and norms it (LayerInputForm).
+  struct OwnInput {
+    Linear &gate, &wider;
+    Norm& norm;
+  };
+  std::unique_ptr<OwnInput> own_input_;
+  const int64_t index_;
+  const Activation act_;
+  Param* scale_ = nullptr;
 };
 
 class Decoder : public Model {
@@ -60,6 +78,7 @@ class Decoder : public Model {
   void prepare_inference() override;
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
+  bool leaves_unread(const std::string& name) const override;
   std::vector<DiskForm> disk_forms() const override { return spec_.forms.empty() ? Model::disk_forms() : spec_.forms; }
   std::string backbone_name() const override { return spec_.backbone; }
   std::string embed_name() const override { return spec_.backbone + "." + spec_.embed_name; }
@@ -74,6 +93,8 @@ class Decoder : public Model {
 
  protected:
   const DecoderSpec& spec() const { return spec_; }
+  // Leaves in the step what layers are given besides (LayerInputForm), made of the tokens and of their embeddings.
+  void give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s) const;
   // The embedding with what else is added to it before its norm.
   virtual at::Tensor with_types(at::Tensor x_TD, const Inputs& /*in*/, const Step& /*s*/) const { return x_TD; }
 

@@ -83,7 +83,12 @@ KvCache::Spec cache_spec(const ModelShape& shape, const std::vector<int64_t>& la
                      .head_dim = latent ? shape.latent : shape.head_dim + shape.position_numbers,
                      .values = !latent,
                      .state = shape.state};
-  for (const int64_t layer : layers) spec.keeps.push_back(shape.keeps_in(layer));
+  for (const int64_t layer : layers) {
+    spec.keeps.push_back(shape.keeps_in(layer));
+    if (shape.cached.empty()) continue;
+    const ModelShape::Cached& own = shape.cached[static_cast<size_t>(layer)];
+    spec.heads_of.push_back({own.heads, own.dim});
+  }
   return spec;
 }
 

@@ -77,6 +77,9 @@ class Model : public Module {
   // The token that fills up texts in other programs; -1: there is none.
   virtual int64_t pad_id() const { return -1; }
 
+  // A parameter that files of such models may hold, and that nothing reads.
+  virtual bool leaves_unread(const std::string& /*parameter*/) const { return false; }
+
   // The modules behind these calls, by name: what lies on one device as a whole. A module that no name covers (a vision
   // tower) runs inside embed(). All but the head are inside the backbone, which some files leave out of their names.
   virtual std::string backbone_name() const { return "model"; }

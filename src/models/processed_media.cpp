@@ -29,6 +29,10 @@ constexpr Kind kKinds[] = {{MediaType::Image, "pixel_values", "image_grid_thw"},
 constexpr Kind kOneKind = {MediaType::Image, "pixel_values", "grid_thws"};
 // Of those whose images have any size, in planes that are as large as the largest one.
 constexpr const char* kSizes = "image_sizes";
+// Of those whose patches come line by line, pixel by pixel with their colours from 0 to 1, filled up: the column and
+// line of each, or -1.
+constexpr const char* kPlaces[] = {"image_position_ids", "video_position_ids"};
+constexpr const char* kFrameCounts = "num_frames_per_video";
 constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
 constexpr const char *kSounds = "input_features", *kHeard = "feature_attention_mask";
 
@@ -45,6 +49,7 @@ class ProcessedMedia {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
+    if (spec_.vision.patch_by_pixel) known = {kKinds[0].pixels, kKinds[1].pixels, kPlaces[0], kPlaces[1], kFrameCounts};
     if (spec_.vision.width == 0) known.clear();
     if (spec_.vision.width > 0 && (spec_.mosaic || spec_.video_token < 0)) known.push_back(kSizes);
     if (spec_.mosaic && spec_.video_token >= 0) known.push_back(kKinds[1].pixels);
@@ -60,8 +65,15 @@ class ProcessedMedia {
     if (spec_.vision.tile > 0 && has(kKinds[1].pixels)) add_frames(contents);
     const bool planes = spec_.vision.tile == 0 && has(kSizes);
     if (planes) add_planes(contents);
+    const bool placed = spec_.vision.patch_by_pixel;
     for (const Kind& kind : kinds())
-      if (spec_.vision.tile == 0 && !planes) add(kind, contents);
+      if (spec_.vision.tile == 0 && !planes && !placed) add(kind, contents);
+    if (placed && has(kKinds[0].pixels)) add_placed(kKinds[0], kPlaces[0], {}, contents);
+    if (placed && has(kKinds[1].pixels)) {
+      const at::Tensor counts = tensor(kFrameCounts, 0, at::kLong);
+      add_placed(kKinds[1], kPlaces[1], {counts.data_ptr<int64_t>(), counts.data_ptr<int64_t>() + counts.numel()},
+                 contents);
+    }
     if (has(kSounds) || has(kHeard)) add_sounds(contents);
     return contents;
   }
@@ -220,6 +232,45 @@ class ProcessedMedia {
     }
     require(first == pixels.size(0), Fault::Data, where(), "'", kind.pixels, "' has ", pixels.size(0),
             " patches, the grids in '", kind.grid, "' take ", first);
+  }
+  // [pictures, patches, numbers] with [pictures, patches, 2]; so many of them in turn are frames of one video.
+  void add_placed(const Kind& kind, const char* places, const std::vector<int64_t>& frames,
+                  std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    require(has(places), Fault::Data, where(), "'", kind.pixels, "' comes without '", places, "'");
+    const at::Tensor pixels = file_->tensor(kind.pixels).to(at::kFloat), at = file_->tensor(places).to(at::kLong);
+    const VisionSpec& v = spec_.vision;
+    require(pixels.dim() == 3 && pixels.size(2) == v.patch_numbers() && at.dim() == 3 && at.size(2) == 2 &&
+                at.size(0) == pixels.size(0) && at.size(1) == pixels.size(1),
+            Fault::Data, where(), "'", kind.pixels, "' should have the shape [pictures, patches, ", v.patch_numbers(),
+            "] and '", places, "' [pictures, patches, 2], they have ", shape_text(pixels), " and ", shape_text(at));
+    const std::vector<int64_t> each =
+        frames.empty() ? std::vector<int64_t>(static_cast<size_t>(pixels.size(0)), 1) : frames;
+    int64_t first = 0;
+    for (const int64_t count : each) {
+      require(count > 0 && first + count <= pixels.size(0), Fault::Data, where(), "'", kFrameCounts, "' asks for ",
+              count, " frames, and ", pixels.size(0) - first, " are left");
+      const int64_t patches = at[first].select(1, 0).ge(0).sum().item<int64_t>();
+      require(patches > 0, Fault::Data, where(), "'", places, "', row ", first, " has no patch");
+      const at::Tensor last = at[first].narrow(0, 0, patches).amax(0);
+      const int64_t width = last[0].item<int64_t>() + 1, height = last[1].item<int64_t>() + 1, m = v.merge;
+      require(width * height == patches && width % m == 0 && height % m == 0, Fault::Data, where(), "'", places,
+              "', row ", first, ": ", patches, " patches are no ", height, " x ", width, " in whole cells of ", m);
+      const at::Tensor rows = pixels.narrow(0, first, count)
+                                  .narrow(1, 0, patches)
+                                  .mul(2)
+                                  .sub(1)
+                                  .reshape({count, height / m, m, width / m, m, v.patch, v.patch, v.channels})
+                                  .permute({0, 1, 3, 2, 4, 7, 5, 6})
+                                  .reshape({count * patches, -1})
+                                  .contiguous();
+      auto content = std::make_shared<MediaContent>();
+      content->type = kind.type;
+      content->grid = {count, height, width};
+      content->shape = {rows.size(0), rows.size(1)};
+      content->values.assign(rows.data_ptr<float>(), rows.data_ptr<float>() + rows.numel());
+      put(std::move(content), contents);
+      first += count;
+    }
   }
   std::vector<double> seconds_of(int64_t videos) const {
     for (const char* name : kSeconds) {

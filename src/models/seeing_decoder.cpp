@@ -10,6 +10,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_fill.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -171,6 +172,7 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
           "in this model the tokens of an image see each other, which --tuner_type longlora and --share_prefix true do "
           "not do: leave them out");
   const Texts texts(in, s);
+  const auto is_seen = [&](int32_t token) { return token == seeing().image_token || token == seeing().video_token; };
   AheadRows rows;
   int64_t row = 0;
   for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
@@ -179,7 +181,7 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
     const int64_t begin = begin_of(s, i), end = begin + s.length_q[i];
     for (int64_t n = begin; n < end; ++n) {
       const int64_t first = n;
-      while (n < end && text[static_cast<size_t>(n)] == seeing().image_token) ++n;
+      while (n < end && is_seen(text[static_cast<size_t>(n)])) ++n;
       if (n > first) rows.add(first, n, row - begin, static_cast<int64_t>(i));
     }
   }
@@ -414,7 +416,10 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
     *in.late = {.row_R = indices(late_target, x_TD.device()), .of_layer_RD = {}};
     for (const auto& each : late) in.late->of_layer_RD.push_back(joined(each));
   }
-  return at::index_copy(x_TD, 0, target_R, joined(rows));
+  x_TD = at::index_copy(x_TD, 0, target_R, joined(rows));
+  if (const auto& given = spec().layer_inputs)
+    give_layers(at::index_fill(in.id_T, 0, target_R, given->media_word), x_TD, s);
+  return x_TD;
 }
 
 at::Tensor SeeingDecoder::behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const {

@@ -109,11 +109,13 @@ std::vector<Linear*> Attention::projections() {
   if (s.form.fused != Fused::No)
     return {
         &child<Linear>(s.form.fused_name, Linear::Spec{.in = s.reads(), .out = q + 2 * k, .bias = s.form.qkv_bias})};
-  return {
-      &child<Linear>(
-          s.form.q_name,
-          queries(s, {.in = s.reads(), .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out})),
-      &child<Linear>(s.form.k_name, keys(s)), &child<Linear>(s.form.v_name, keys(s, value_dim()))};
+  std::vector<Linear*> made{&child<Linear>(
+      s.form.q_name,
+      queries(s, {.in = s.reads(), .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out}))};
+  if (borrows()) return made;
+  made.push_back(&child<Linear>(s.form.k_name, keys(s)));
+  if (s.form.v_name) made.push_back(&child<Linear>(s.form.v_name, keys(s, value_dim())));
+  return made;
 }
 
 Attention::Attention(Spec s)
@@ -136,7 +138,7 @@ Attention::Attention(Spec s)
   }
   const bool all = s.form.qk_norm == QkNorm::AllHeads;
   q_norm_ = &child<Norm>(qk_norm_name(s.form, true), s.head_dim * (all ? s.heads : 1), s.norm);
-  k_norm_ = &child<Norm>(qk_norm_name(s.form, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
+  if (!borrows()) k_norm_ = &child<Norm>(qk_norm_name(s.form, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
 }
 
 std::vector<at::Tensor> Attention::parts(const at::Tensor& qkv_TA) const {
@@ -177,6 +179,31 @@ std::tuple<at::Tensor, at::Tensor> with_positions(const at::Tensor& q_TNH, const
 }
 }  // namespace
 
+namespace {
+// Each head brought to one size, without weights.
+at::Tensor alone(const at::Tensor& x_TNH, double eps) {
+  return ops::rms_norm(x_TNH, at::ones({x_TNH.size(2)}, x_TNH.options()), eps);
+}
+}  // namespace
+
+at::Tensor Attention::values(const at::Tensor& made_TA, int64_t tokens) const {
+  at::Tensor v_TKH = made_TA.reshape({tokens, -1, value_dim()});
+  if (spec_.form.value_norm) v_TKH = alone(v_TKH, spec_.norm.eps);
+  if (spec_.form.value_scale != 1) v_TKH = v_TKH * spec_.form.value_scale;
+  return value_dim() < spec_.head_dim ? at::constant_pad_nd(v_TKH, {0, spec_.head_dim - value_dim()}) : v_TKH;
+}
+
+// By their positions.
+void Attention::turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const {
+  const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
+  const int64_t turned = 2 * turn.cos.size(1);
+  if (spec_.neighbours) q_TNH = neighbours_apart(q_TNH, turned), k_TKH = neighbours_apart(k_TKH, turned);
+  std::tie(q_TNH, k_TKH) = ops::rope(q_TNH, k_TKH, turn.cos, turn.sin);
+  if (turn.query_T.defined()) q_TNH = q_TNH * turn.query_T.to(q_TNH.scalar_type()).view({-1, 1, 1});
+  if (spec_.form.qk_norm == QkNorm::AloneAfterRope)
+    q_TNH = alone(q_TNH, spec_.norm.eps), k_TKH = alone(k_TKH, spec_.norm.eps);
+}
+
 // Projected, normalised and turned by position; where ranks share out the tokens, all tokens of this rank's heads.
 Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
@@ -184,16 +211,15 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   if (spec_.form.fused != Fused::No) qkv = parts(qkv[0]);
   if (const double clip = spec_.form.clip; clip > 0)
     for (at::Tensor& each : qkv) each = each.clamp(-clip, clip);
-  at::Tensor q = qkv[0], k = qkv[1], gate;
+  at::Tensor q = qkv[0], gate;
   if (spec_.form.gated) {
     const at::Tensor both_TNH = q.reshape({tokens, -1, 2 * h});
     q = both_TNH.narrow(2, 0, h), gate = both_TNH.narrow(2, h, h).reshape({tokens, -1});
   }
   if (gate_) gate = (*gate_)(x_TD, s);
+  if (borrows()) return borrowed(std::move(q), std::move(gate), s);
+  at::Tensor k = qkv[1], v = values(qkv.back(), tokens);
   if (spec_.form.qk_norm == QkNorm::AllHeads) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  at::Tensor v = qkv[2].reshape({tokens, -1, value_dim()});
-  if (spec_.form.value_scale != 1) v = v * spec_.form.value_scale;
-  if (value_dim() < h) v = at::constant_pad_nd(v, {0, h - value_dim()});
   q = q.reshape({tokens, -1, h}), k = k.reshape({tokens, -1, h});
   if (const auto& share = training_of(s).tokens) {
     auto all = share->all_tokens({std::move(q), std::move(k), std::move(v)});
@@ -201,23 +227,23 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   }
   if (spec_.form.qk_norm == QkNorm::Head) q = (*q_norm_)(q), k = (*k_norm_)(k);
   if (q_norms_) q = (*q_norms_)(q), k = (*k_norms_)(k);
-  if (spec_.turn >= 0) {
-    const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
-    if (spec_.neighbours) q = neighbours_apart(q, 2 * turn.cos.size(1)), k = neighbours_apart(k, 2 * turn.cos.size(1));
-    std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
-    if (turn.query_T.defined()) q = q * turn.query_T.to(q.scalar_type()).view({-1, 1, 1});
-  }
-  if (spec_.form.qk_norm == QkNorm::AloneAfterRope && spec_.turn >= 0) {
-    const auto alone = [&](const at::Tensor& x) {
-      return ops::rms_norm(x, at::ones({h}, x.options()), spec_.norm.eps);
-    };
-    q = alone(q), k = alone(k);
-  }
-  if (const int64_t each = spec_.cached_heads / spec_.kv_heads; each > 1)
-    k = k.repeat_interleave(each, 1), v = v.repeat_interleave(each, 1);
+  if (spec_.turn >= 0) turn(q, k, s);
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
   if (!spec_.form.slopes.empty()) std::tie(q, k) = with_positions(q, k, s.position, spec_.form.slopes, rule().scale);
+  if (spec_.lends && !s.cache) s.beside->lent[spec_.layer] = {k, v};
   return {std::move(q), std::move(k), std::move(v), std::move(gate)};
+}
+
+// Queries alone; keys and values of another layer, where they do not lie in the cache.
+Attention::Heads Attention::borrowed(at::Tensor q, at::Tensor gate, const Step& s) const {
+  q = q.reshape({q.size(0), -1, spec_.head_dim});
+  if (q_norm_) q = (*q_norm_)(q);
+  at::Tensor aside = q.narrow(1, 0, 1);
+  if (spec_.turn >= 0) turn(q, aside, s);
+  if (s.cache) return {std::move(q), {}, {}, std::move(gate)};
+  const Beside::Lent& lent = s.beside->lent.at(spec_.borrows);
+  const at::Device here = q.device();
+  return {std::move(q), lent.k_TKH.to(here), lent.v_TKH.to(here), std::move(gate)};
 }
 
 ops::AttentionRule Attention::rule() const {
@@ -230,7 +256,7 @@ ops::AttentionRule Attention::rule() const {
 
 // Queries that see what stands behind them in their run are answered anew.
 at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const Step& s) const {
-  if (!s.ahead) return y_TNH;
+  if (!s.ahead || !spec_.ahead) return y_TNH;
   const SeenAhead& a = *s.ahead;
   ops::AttentionRule whole = rule();
   whole.mask.causal = false;
@@ -239,7 +265,7 @@ at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const
   const at::Tensor q_RNH = at::index_select(now.q_TNH, 0, a.row_R);
   const auto keys = [&](const at::Tensor& x) { return at::index_select(x, 0, a.key_K); };
   const at::Tensor y_RNH =
-      s.cache ? ops::paged_attention(q_RNH, s.cache->k(spec_.layer), s.cache->v(spec_.layer), a.cu_q, a.cu_k,
+      s.cache ? ops::paged_attention(q_RNH, s.cache->k(cached_layer()), s.cache->v(cached_layer()), a.cu_q, a.cu_k,
                                      at::index_select(s.block_table, 0, a.sequence), a.max_q, a.max_k, whole)
               : ops::attention(q_RNH, keys(now.k_TKH), keys(now.v_TKH), a.cu_q, a.cu_k, a.max_q, a.max_k, whole);
   return at::index_copy(y_TNH, 0, a.row_R, y_RNH);
@@ -248,10 +274,11 @@ at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const
 at::Tensor Attention::attended(const Heads& now, const Step& s) const {
   if (spec_.form.by_distance) return attention_by_distance(now.q_TNH, now.k_TKH, now.v_TKH, rule().scale, s);
   if (s.cache) {
-    at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
-    const int64_t more = now.k_TKH.size(2) - now.v_TKH.size(2);
-    ops::store_kv(now.k_TKH, more > 0 ? at::constant_pad_nd(now.v_TKH, {0, more}) : now.v_TKH, k_cache, v_cache,
-                  s.slot);
+    at::Tensor k_cache = s.cache->k(cached_layer()), v_cache = s.cache->v(cached_layer());
+    const int64_t more = borrows() ? 0 : now.k_TKH.size(2) - now.v_TKH.size(2);
+    if (!borrows())
+      ops::store_kv(now.k_TKH, more > 0 ? at::constant_pad_nd(now.v_TKH, {0, more}) : now.v_TKH, k_cache, v_cache,
+                    s.slot);
     const at::Tensor y_TNH = with_runs(
         ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule()), now,
         s);

@@ -30,13 +30,15 @@ class Attention : public AttentionBlock {
   struct Spec {
     int64_t layer = 0;  // whose cache
     int64_t hidden, heads, kv_heads, head_dim;
-    int64_t in = 0;            // what queries, keys and values are made of; 0: as wide as what comes out, hidden
-    int64_t cached_heads = 0;  // the cache has room for so many keys and values; 0: kv_heads
+    int64_t in = 0;  // what queries, keys and values are made of; 0: as wide as what comes out, hidden
     AttentionForm form;
     NormSpec norm;
     int64_t window = 0;       // > 0: sliding
     int turn = 0;             // which of the step's turns; below 0: positions are not told
     bool neighbours = false;  // RopeSpec::neighbours
+    int64_t borrows = -1;     // the layer whose keys and values it reads; -1: it has its own
+    bool lends = false;       // its own are read by others
+    bool ahead = true;        // it looks at what Step::ahead says
     int64_t reads() const { return in > 0 ? in : hidden; }
   };
   explicit Attention(Spec spec);
@@ -50,6 +52,11 @@ class Attention : public AttentionBlock {
   };
   std::vector<Linear*> projections();
   std::vector<at::Tensor> parts(const at::Tensor& qkv_TA) const;  // queries, keys, values of one matrix
+  bool borrows() const { return spec_.borrows >= 0; }
+  int64_t cached_layer() const { return borrows() ? spec_.borrows : spec_.layer; }
+  at::Tensor values(const at::Tensor& made_TA, int64_t tokens) const;
+  Heads borrowed(at::Tensor q, at::Tensor gate, const Step& s) const;
+  void turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const;
   Heads heads(const at::Tensor& x_TD, const Step& s) const;
   int64_t value_dim() const { return spec_.form.value_dim > 0 ? spec_.form.value_dim : spec_.head_dim; }
   at::Tensor gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const;

@@ -24,7 +24,7 @@ struct AttentionForm {
   // One matrix makes queries, keys and values, by this name.
   Fused fused = Fused::No;
   const char *fused_name = "qkv_proj", *out_name = "o_proj";
-  // Or three do, by these.
+  // Or three do, by these; null: values are what keys are before their norm and turn.
   const char *q_name = "q_proj", *k_name = "k_proj", *v_name = "v_proj";
   // A token looks at those behind it too: an encoder's. A window is then as wide on both sides.
   bool both_ways = false;
@@ -50,6 +50,8 @@ struct AttentionForm {
   const char* gate_name = nullptr;
   // It makes one of each head, and softplus takes the sigmoid's place.
   bool gates_heads = false, gates_by_softplus = false;
+  // Each head's values are normalised, without weights.
+  bool value_norm = false;
   // The size of values; 0: head_dim, which is the most. And what they are multiplied by.
   int64_t value_dim = 0;
   double value_scale = 1;

@@ -47,7 +47,7 @@ Xielu::Xielu()
       negative_(param("alpha_n", {1})),
       beta_(param("beta", {1})),
       eps_(param("eps", {1})) {
-  for (Param* fixed : {&beta_, &eps_}) fixed->statistic = true, fixed->trainable = false;
+  for (Param* fixed : {&beta_, &eps_}) fixed->statistic = true, fixed->trainable = false, fixed->scalar = true;
 }
 
 at::Tensor Xielu::operator()(const at::Tensor& x) const {

@@ -30,6 +30,8 @@ struct Param {
   bool trainable = true;
   // A statistic that training elsewhere has made: f32 whatever the weights are, and never trained.
   bool statistic = false;
+  // One number, which has no dimensions on disk.
+  bool scalar = false;
   // On disk the last two dimensions of three stand the other way round.
   bool turned = false;
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order

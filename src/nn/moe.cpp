@@ -19,6 +19,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -166,7 +167,8 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   MeshView* const ranks = mesh();
   const bool elsewhere = ranks && ranks->size(Axis::Ep) > 1;
   const auto all_here = [&] {
-    if (!adapted() && kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && !elsewhere && !held_quantised())
+    const bool usual = kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && kind_.act == Activation::Silu;
+    if (usual && !adapted() && !elsewhere && !held_quantised())
       return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
     const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
     // A pass with a cache is an engine's, which gives all of its ranks the same tokens.
@@ -232,7 +234,7 @@ at::Tensor Experts::left(const at::Tensor& weight_Tk) const {
 at::Tensor Experts::inner(const at::Tensor& made_MF) const {
   if (!kind_.gated) return at::relu(made_MF).square();
   const auto halves = made_MF.chunk(2, 1);
-  return ops::swiglu(halves[0], halves[1]);
+  return apus::gated(kind_.act, halves[0], halves[1]);
 }
 
 at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
@@ -314,7 +316,7 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& p
   int64_t begin = 0;
   const auto inner_of = [&](size_t e, const Step& part) {
     const at::Tensor up_nF = (*up[e])(inputs[e], part);
-    return kind_.gated ? ops::swiglu((*gate[e])(inputs[e], part), up_nF) : inner(up_nF);
+    return kind_.gated ? apus::gated(kind_.act, (*gate[e])(inputs[e], part), up_nF) : inner(up_nF);
   };
   for (size_t e = 0; e < up.size(); begin += pairs.count[e++]) {
     if (pairs.count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
@@ -338,7 +340,13 @@ MoeMlp::MoeMlp(Spec s)
       gate_(child<Linear>(s.names.router, Linear::Spec{.in = s.hidden, .out = s.experts, .bias = s.names.router_bias})),
       correction_(make_correction()),
       experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.latent > 0 ? s.latent : s.hidden,
-                              s.ffn, s.names, Experts::Kind{s.clamp, s.gated, s.weighs_input})) {
+                              s.ffn, s.names, Experts::Kind{s.clamp, s.gated, s.weighs_input, s.act})) {
+  if (s.router.own_numbers) {
+    // "router.proj" has them beside it.
+    const std::string name = s.names.router, beside = name.substr(0, name.rfind('.') + 1);
+    read_scale_ = &param(beside + "scale", {s.hidden}),
+    expert_scale_ = &param(beside + "per_expert_scale", {s.experts});
+  }
   if (s.latent > 0) {
     narrower_ = &child<Linear>("fc1_latent_proj", Linear::Spec{.in = s.hidden, .out = s.latent});
     wider_ = &child<Linear>("fc2_latent_proj", Linear::Spec{.in = s.latent, .out = s.hidden});
@@ -350,19 +358,36 @@ MoeMlp::MoeMlp(Spec s)
     shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
 }
 
-at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
+at::Tensor MoeMlp::logits(const at::Tensor& routed_TD, const Step& s) const {
+  if (!read_scale_) return gate_(routed_TD, s);
+  const at::Tensor& scale_D = read_scale_->data;
+  const double narrowed = 1 / std::sqrt(static_cast<double>(spec_.hidden));
+  const at::Tensor alone_TD = ops::rms_norm(routed_TD, at::ones_like(scale_D), spec_.router_eps);
+  return gate_(alone_TD * scale_D * narrowed, s);
+}
+
+ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
   const TrainingStep& training = training_of(s);
-  at::Tensor logits = gate_(x_TD, s);
-  if (training.router && logits.requires_grad()) logits = AttachBalance::apply(logits, training.router);
-  const ops::Routing routing =
-      within_capacity(route(logits, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor()),
+  at::Tensor logits_TE = logits(routed_TD, s);
+  if (training.router && logits_TE.requires_grad()) logits_TE = AttachBalance::apply(logits_TE, training.router);
+  ops::Routing routing =
+      within_capacity(route(logits_TE, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor()),
                       spec_.experts, training.capacity);
   // The second run of a layer brings tokens that were counted already.
   const bool counted = training.memo && training.memo->again();
   // The loss counts the experts that the router itself likes best, as HuggingFace's does, whatever a correction chose.
   if (training.router && !counted)
-    record(*training.router, logits,
-           correction_ ? std::get<1>(logits.detach().topk(spec_.per_token, -1)) : routing.expert_Tk);
+    record(*training.router, logits_TE,
+           correction_ ? std::get<1>(logits_TE.detach().topk(spec_.per_token, -1)) : routing.expert_Tk);
+  if (expert_scale_)
+    routing.weight_Tk = routing.weight_Tk * expert_scale_->data.to(routing.weight_Tk.scalar_type())
+                                                .index_select(0, routing.expert_Tk.flatten())
+                                                .view_as(routing.expert_Tk);
+  return routing;
+}
+
+at::Tensor MoeMlp::apart(const at::Tensor& x_TD, const at::Tensor& routed_TD, const Step& s) const {
+  const ops::Routing routing = this->routing(routed_TD, s);
   at::Tensor y_TD = experts_(narrower_ ? (*narrower_)(x_TD, s) : x_TD, routing.weight_Tk, routing.expert_Tk, s);
   if (wider_) y_TD = (*wider_)(y_TD, s);
   if (shared_) {

@@ -7,7 +7,7 @@
 #include "nn/expert_lora.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
-#include "nn/router_form.h"
+#include "nn/router.h"
 
 namespace apus {
 
@@ -29,6 +29,7 @@ class Experts : public Module {
   struct Kind {
     double clamp = 0;
     bool gated = true, weighs_input = false;
+    Activation act = Activation::Silu;  // of gated ones
   };
   Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, Kind kind);
   // Where ranks share out the experts, each calls it with its own tokens; those that share out the experts' matrices
@@ -71,22 +72,28 @@ class MoeMlp : public FeedForward {
     int64_t hidden, ffn, experts, per_token;
     int64_t shared_ffn = 0;  // > 0: an expert for every token
     double out_scale = 1;    // MixtureSpec::out_scale
-    // As of MixtureSpec; the activation is that of a shared expert.
+    // As of MixtureSpec; the activation is that of gated experts.
     double clamp = 0;
     bool gated = true;
     int64_t latent = 0;
     bool weighs_input = false;
     Activation act = Activation::Silu;
     RouterForm router;
+    double router_eps = 1e-6;  // of a router that norms what it reads
     MixtureNames names;
   };
   explicit MoeMlp(Spec spec);
-  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
+  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override { return apart(x_TD, x_TD, s); }
+  // The router reads something else than the experts.
+  at::Tensor apart(const at::Tensor& x_TD, const at::Tensor& routed_TD, const Step& s) const;
 
  private:
   Param* make_correction();
+  at::Tensor logits(const at::Tensor& routed_TD, const Step& s) const;
+  ops::Routing routing(const at::Tensor& routed_TD, const Step& s) const;
   Spec spec_;
   Linear& gate_;
+  Param *read_scale_ = nullptr, *expert_scale_ = nullptr;  // RouterForm::own_numbers
   Param* correction_ = nullptr;
   Experts& experts_;
   Linear *narrower_ = nullptr, *wider_ = nullptr;

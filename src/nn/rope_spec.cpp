@@ -112,10 +112,14 @@ RopeFrequencies rope_frequencies(const RopeSpec& s, int64_t length) {
   if (s.type == "llama3") return llama3(s);
   if (s.type == "dynamic") return dynamic(s, length);
   if (s.type == "longrope") return longrope(s, length);
-  require(s.type == "default" || s.type == "linear", Fault::Model, "config.json: rope type '", s.type,
-          "' is not known; known: default, linear, dynamic, llama3, yarn, longrope");
+  require(s.type == "default" || s.type == "linear" || s.type == "proportional", Fault::Model,
+          "config.json: rope type '", s.type,
+          "' is not known; known: default, linear, dynamic, llama3, yarn, longrope, proportional");
   RopeFrequencies out{inverted(periods(s, static_cast<float>(s.theta)))};
-  if (s.type == "linear")
+  if (s.type == "proportional")
+    std::fill(out.inverse.begin() + static_cast<int64_t>(s.turning * static_cast<double>(s.dim)) / 2, out.inverse.end(),
+              0.F);
+  if (s.type != "default")
     for (float& f : out.inverse) f /= static_cast<float>(s.factor);
   return out;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model turns queries and keys by position, as numbers: plain, linear, dynamic, llama3, yarn, longrope. No tensor
+// How a model turns queries and keys by position, as numbers: plain, linear, dynamic, llama3, yarn, longrope,
+// proportional. No tensor
 // library here; nn/rope.h makes the tables.
 #pragma once
 
@@ -10,7 +11,7 @@
 namespace apus {
 
 struct RopeSpec {
-  // default, linear, dynamic, llama3, yarn, longrope
+  // default, linear, dynamic, llama3, yarn, longrope, proportional
   std::string type = "default";
   // Elements of a head that turn (2R).
   int64_t dim = 0;
@@ -25,6 +26,8 @@ struct RopeSpec {
   bool truncate = true;
   // yarn, longrope; 0: from the factor
   double attention_factor = 0;
+  // proportional: the part of the frequencies that turn, the slower ones standing still
+  double turning = 1;
   // longrope: of each frequency, within and beyond the original context
   std::vector<double> short_factor = {}, long_factor = {};
   // m-rope: how many of the R frequencies follow time, height, width

@@ -21,6 +21,9 @@ struct RouterForm {
   // best experts together, or (false) as its best one.
   int64_t groups = 1, open_groups = 1;
   bool two_best = true;
+  // What it reads is normalised without weights and multiplied by numbers of its own (`scale`) and 1 / sqrt(width); and
+  // what an expert counts by one of that expert's (`per_expert_scale`).
+  bool own_numbers = false;
   // Above 0: of two experts each gets its share among those whose logits lie nearly as high, the first being no longer
   // among them for the second. How near, relative to the logits: twice this.
   double nearness = 0;

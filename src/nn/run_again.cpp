@@ -19,31 +19,58 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// What a part is given besides its input, and what it lends to later ones, in one order.
+variable_list tensors_of(const Beside& beside) {
+  variable_list all;
+  if (beside.of_layer_TLP.defined()) all.push_back(beside.of_layer_TLP);
+  for (const auto& [layer, lent] : beside.lent) all.insert(all.end(), {lent.k_TKH, lent.v_TKH});
+  return all;
+}
+Beside with_tensors(Beside beside, at::TensorList tensors) {
+  size_t i = 0;
+  if (beside.of_layer_TLP.defined()) beside.of_layer_TLP = tensors[i++];
+  for (auto& [layer, lent] : beside.lent) lent.k_TKH = tensors[i++], lent.v_TKH = tensors[i++];
+  return beside;
+}
+
 // A part in one forward pass, as both of its runs need it.
 struct RunTwice {
   RunPart part;
   Step step;
   Memo memo;
+  std::vector<int64_t> lenders = {};  // layers of the part that lend; known behind its first run
 
-  at::Tensor run(const at::Tensor& x_TD, Memo& with) const {
+  // -> its result, and keys and values of the lenders
+  variable_list run(const at::Tensor& x_TD, at::TensorList given, Memo& with) {
     Step own = step;
+    if (step.beside) own.beside = std::make_shared<Beside>(with_tensors(*step.beside, given));
     TrainingStep training = training_of(step);
     training.memo = &with;
     set_training(own, std::move(training));
-    return part(x_TD, own);
+    variable_list results{part(x_TD, own)};
+    lenders.clear();
+    if (own.beside)
+      for (const auto& [layer, lent] : own.beside->lent) {
+        if (step.beside->lent.count(layer)) continue;
+        lenders.push_back(layer), results.insert(results.end(), {lent.k_TKH, lent.v_TKH});
+      }
+    return results;
   }
 };
 
 struct PartAgain : torch::autograd::Function<PartAgain> {
   // `anchor` only needs a gradient: it puts the part on the tape when x does
   // not (frozen embeddings below trained layers).
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& anchor,
-                            const std::shared_ptr<RunTwice>& twice) {
-    ctx->save_for_backward({x_TD});
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& anchor,
+                               at::TensorList given, const std::shared_ptr<RunTwice>& twice) {
+    variable_list inputs{x_TD};
+    inputs.insert(inputs.end(), given.begin(), given.end());
+    ctx->save_for_backward(inputs);
     ctx->saved_data["part"] = encapsulated(twice);
     at::NoGradGuard no_grad;
-    const at::Tensor y_TD = twice->run(x_TD, twice->memo);
-    return y_TD.is_same(x_TD) ? y_TD.clone() : y_TD;
+    variable_list results = twice->run(x_TD, given, twice->memo);
+    if (results[0].is_same(x_TD)) results[0] = results[0].clone();
+    return results;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -51,15 +78,20 @@ struct PartAgain : torch::autograd::Function<PartAgain> {
     // The memo leaves the tape: its results serve once. Another backward pass over the same tape computes them all.
     Memo memo = std::exchange(twice.memo, Memo(Memo::kNothing));
     memo.begin_second_run();
-    const bool wants_dx = ctx->needs_input_grad(0);
-    const at::Tensor x_TD = ctx->get_saved_variables()[0].detach().requires_grad_(wants_dx);
+    variable_list inputs = ctx->get_saved_variables();
+    for (size_t i = 0; i < inputs.size(); ++i)  // the anchor is the second
+      inputs[i] = inputs[i].detach().requires_grad_(ctx->needs_input_grad(i == 0 ? 0 : i + 1));
     at::AutoGradMode grad(true);
-    const at::Tensor y_TD = twice.run(x_TD, memo);
-    // In the part or below it.
-    const bool nothing_trained = !y_TD.requires_grad();
-    if (nothing_trained) return variable_list(3);
-    torch::autograd::backward({y_TD}, {grads[0]});
-    return {wants_dx ? x_TD.grad() : at::Tensor(), at::Tensor(), at::Tensor()};
+    const variable_list all = twice.run(inputs[0], at::TensorList(inputs).slice(1), memo);
+    variable_list results, of_results;
+    for (size_t i = 0; i < all.size(); ++i)  // others: nothing is trained in the part or below it
+      if (all[i].requires_grad()) results.push_back(all[i]), of_results.push_back(grads[i]);
+    variable_list into(inputs.size() + 2);
+    if (results.empty()) return into;
+    torch::autograd::backward(results, of_results);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].requires_grad()) into[i == 0 ? 0 : i + 1] = inputs[i].grad();
+    return into;
   }
 };
 
@@ -67,7 +99,14 @@ struct PartAgain : torch::autograd::Function<PartAgain> {
 
 at::Tensor run_again(const at::Tensor& x_TD, const Step& s, Memo::Kinds remembered, RunPart part) {
   const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(at::kFloat)).requires_grad_();
-  return PartAgain::apply(x_TD, anchor, std::make_shared<RunTwice>(RunTwice{std::move(part), s, Memo(remembered)}));
+  const auto twice = std::make_shared<RunTwice>(RunTwice{std::move(part), s, Memo(remembered)});
+  // Of the step as it is before: what later parts leave there is none of this one's.
+  if (s.beside) twice->step.beside = std::make_shared<Beside>(*s.beside);
+  const variable_list given = s.beside ? tensors_of(*s.beside) : variable_list();
+  const variable_list results = PartAgain::apply(x_TD, anchor, at::TensorList(given), twice);
+  for (size_t i = 0; i < twice->lenders.size(); ++i)
+    s.beside->lent[twice->lenders[i]] = {results[2 * i + 1], results[2 * i + 2]};
+  return results[0];
 }
 
 }  // namespace apus

@@ -33,13 +33,13 @@ at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
 }  // namespace
 
 KvCache::KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices) : spec_(spec) {
-  const std::vector<int64_t> shape{spec.blocks, spec.block_size, spec.kv_heads,
-                                   spec.head_dim + (spec.codes ? ops::kCacheScale : 0)};
   const StateShape& s = spec.state;
   const auto wide = options.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (!layer_devices.empty()) options = options.device(layer_devices[static_cast<size_t>(layer)]);
-    const Keeps keeps = spec.keeps.empty() ? Keeps::Tokens : spec.keeps[static_cast<size_t>(layer)];
+    const Keeps keeps = spec.keeps_in(layer);
+    const auto [heads, size] = spec.heads_in(layer);
+    const std::vector<int64_t> shape{spec.blocks, spec.block_size, heads, size + (spec.codes ? ops::kCacheScale : 0)};
     const bool tokens = keeps_tokens(keeps), state = keeps_state(keeps);
     const at::TensorOptions held = spec.codes ? options.dtype(*spec.codes) : options;
     k_.push_back(tokens ? lazy_zeros(shape, held) : at::Tensor());
@@ -71,13 +71,26 @@ void KvCache::put_states(int64_t seat, const std::vector<at::Tensor>& states) {
       if (each.defined()) each.select(0, seat).copy_(*copy++);
 }
 
+Keeps KvCache::Spec::keeps_in(int64_t layer) const {
+  return keeps.empty() ? Keeps::Tokens : keeps[static_cast<size_t>(layer)];
+}
+
+std::pair<int64_t, int64_t> KvCache::Spec::heads_in(int64_t layer) const {
+  return heads_of.empty() ? std::pair{kv_heads, head_dim} : heads_of[static_cast<size_t>(layer)];
+}
+
 int64_t KvCache::Spec::layers_that(bool (*keep)(Keeps)) const {
   return keeps.empty() ? (keep(Keeps::Tokens) ? layers : 0) : std::count_if(keeps.begin(), keeps.end(), keep);
 }
 
 int64_t KvCache::bytes_per_block(const Spec& spec, int64_t element_size) {
-  const int64_t head = spec.codes ? spec.head_dim + ops::kCacheScale : spec.head_dim * element_size;
-  return (spec.values ? 2 : 1) * spec.layers_that(keeps_tokens) * spec.block_size * spec.kv_heads * head;
+  int64_t bytes = 0;  // of a token's keys
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if (!keeps_tokens(spec.keeps_in(layer))) continue;
+    const auto [heads, size] = spec.heads_in(layer);
+    bytes += heads * (spec.codes ? size + ops::kCacheScale : size * element_size);
+  }
+  return (spec.values ? 2 : 1) * spec.block_size * bytes;
 }
 
 int64_t KvCache::bytes_per_seat(const Spec& spec, int64_t element_size) {

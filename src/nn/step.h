@@ -5,9 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/state_form.h"
@@ -20,6 +22,8 @@ class KvCache {
  public:
   struct Spec {
     int64_t layers, blocks, block_size, kv_heads, head_dim;
+    // Per layer {heads, numbers of each}, where they differ; empty: they do not.
+    std::vector<std::pair<int64_t, int64_t>> heads_of = {};
     bool values = true;  // false: they are a part of the keys
     // Their type where they are held in codes of eight bits (ops/ops.h).
     std::optional<at::ScalarType> codes = {};
@@ -27,7 +31,9 @@ class KvCache {
     std::vector<Keeps> keeps = {};
     StateShape state = {};
     int64_t seats = 0;
+    Keeps keeps_in(int64_t layer) const;
     int64_t layers_that(bool (*keep)(Keeps)) const;
+    std::pair<int64_t, int64_t> heads_in(int64_t layer) const;
   };
   // `layer_devices`: where each layer's lie; empty: all on the device of `options`.
   KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices = {});
@@ -66,6 +72,16 @@ struct SeenAhead {
   at::Tensor sequence;  // [runs] int64: whose they are
 };
 
+// What layers are given besides the hidden state. Left by embed() and by layers on the way, read by those behind.
+struct Beside {
+  at::Tensor of_layer_TLP;  // of each layer its own; undefined: nothing
+  // Keys and values that a layer lends to others, where there is no cache. By the number of that layer.
+  struct Lent {
+    at::Tensor k_TKH, v_TKH;
+  };
+  std::map<int64_t, Lent> lent;
+};
+
 struct Step {
   // [T] int64, or [3, T] (time, height, width) for m-rope. Undefined: a forward asks the model for them.
   at::Tensor position;
@@ -97,6 +113,8 @@ struct Step {
   std::shared_ptr<const TrainingStep> training;  // null in inference
   // What scores get by the distance of query and key, of each class of distances: [classes, heads]. Undefined: nothing.
   at::Tensor distance_BN;
+  // Null: layers are given nothing else. Model::begin() makes it.
+  std::shared_ptr<Beside> beside;
   // Of each rotary setting that the model's layers use, filled once by Model::begin().
   std::vector<Turn> turns;
 };

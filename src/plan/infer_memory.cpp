@@ -59,6 +59,11 @@ double cache_bytes_per_token(const ModelFacts& m, double element, bool codes) {
   const auto bytes = [&](int64_t head) {
     return codes ? static_cast<double>(head) + kScale : element * static_cast<double>(head);
   };
+  if (!m.cached.empty()) {
+    double all = 0;
+    for (const auto& layer : m.cached) all += 2 * static_cast<double>(layer.heads) * bytes(layer.dim);
+    return all;
+  }
   return static_cast<double>(m.token_layers) *
          (m.latent > 0 ? bytes(m.latent)
                        : 2 * static_cast<double>(m.kv_heads) * bytes(m.head_dim + m.position_numbers));

@@ -27,6 +27,12 @@ class Listing {
     if (!spec_.embedding_norm.empty()) norm(in + spec_.embedding_norm, hidden_);
     for (int64_t i = 0; i < shape_.layers; ++i) layer(str(in, spec_.layers_name, ".", i), i);
     if (!spec_.final_norm.empty()) norm(in + spec_.final_norm, hidden_);
+    if (const auto& given = spec_.layer_inputs) {
+      const int64_t of_all = shape_.layers * given->width;
+      plain(in + "embed_tokens_per_layer.weight", {given->words, of_all});
+      linear(in + "per_layer_model_projection", hidden_, of_all, false);
+      norm(in + "per_layer_projection_norm", given->width);
+    }
     if (spec_.head == Head::Scalar)
       linear(spec_.encoder ? spec_.encoder->head.out : "score", hidden_, spec_.labels, spec_.encoder.has_value());
     else if (spec_.head == Head::Vocab && !spec_.tied)
@@ -61,7 +67,8 @@ class Listing {
     for (size_t i = first; i < params_.size(); ++i) params_[i].tower = true;
   }
   void tower_part(const TowerPart& part) {
-    const bool bare = part.kind == TowerPart::Kind::Bare;
+    if (part.kind == TowerPart::Kind::Norm && !has_weight(part.norm.kind)) return;
+    const bool bare = part.kind == TowerPart::Kind::Bare || part.kind == TowerPart::Kind::Fixed;
     params_.push_back({part.name + (bare ? "" : ".weight"), part.shape, part.kind == TowerPart::Kind::Linear});
     const bool bias = part.kind == TowerPart::Kind::Norm ? part.norm.kind == NormKind::MeanAndBias : part.bias;
     if (bias) plain(part.name + ".bias", {part.shape[0]});
@@ -72,6 +79,7 @@ class Listing {
   void layer(const std::string& name, int64_t i) {
     const Keeps keeps = shape_.keeps_in(i);
     const LayerNorms norms = spec_.norms_in(i);
+    if (spec_.scaled_layers) plain(name + ".layer_scalar", {1});
     norm_of_layer(name, norms.before_attention);
     if (keeps_tokens(keeps))
       spec_.latent ? latent_attention(str(name, ".", spec_.attention_name), *spec_.latent)
@@ -82,35 +90,51 @@ class Listing {
     if (!spec_.feeds_forward(i)) return;
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
     norm_of_layer(name, norms.before_feed_forward);
-    if (const auto* dense = std::get_if<DenseSpec>(&kind))
+    const auto* mixed = std::get_if<MixtureSpec>(&kind);
+    const DenseSpec* dense = !mixed ? &std::get<DenseSpec>(kind) : mixed->beside ? &*mixed->beside : nullptr;
+    if (dense)
       feed_forward(spec_.dense_name.empty() ? name : str(name, ".", spec_.dense_name), *dense);
     else
-      mixture(name, std::get<MixtureSpec>(kind));
+      mixture(name, *mixed);
     norm_of_layer(name, norms.after_feed_forward);
+    if (mixed && dense) {
+      for (const char* each : {"post_feedforward_layernorm_1", "pre_feedforward_layernorm_2"})
+        norm_of_layer(name, each);
+      norm_of_layer(name, "post_feedforward_layernorm_2");
+      mixture(name, *mixed);
+    }
+    if (const auto& given = spec_.layer_inputs) {
+      linear(name + ".per_layer_input_gate", hidden_, given->width, false);
+      linear(name + ".per_layer_projection", given->width, hidden_, false);
+      norm_of_layer(name, "post_per_layer_input_norm");
+    }
   }
   void attention(const std::string& name, int64_t layer) {
     const AttentionForm& form = spec_.attention;
     const LayerHeads heads = spec_.heads_in(layer);
-    const int64_t q = heads.heads * shape_.head_dim, k = heads.kv_heads * shape_.head_dim;
-    const int64_t value = form.value_dim > 0 ? form.value_dim : shape_.head_dim;
+    const int64_t q = heads.heads * heads.head_dim, k = heads.kv_heads * heads.head_dim;
+    const int64_t value = form.value_dim > 0 ? form.value_dim : heads.head_dim;
+    const bool own = heads.borrows < 0;
     if (heads.sinks) plain(name + ".sinks", {heads.heads});
     if (form.fused != Fused::No) {
       linear(str(name, ".", form.fused_name), hidden_, q + 2 * k, form.qkv_bias);
     } else {
       linear(str(name, ".", form.q_name), hidden_, form.gated ? 2 * q : q, form.qkv_bias);
-      linear(str(name, ".", form.k_name), hidden_, k, form.qkv_bias);
-      linear(str(name, ".", form.v_name), hidden_, heads.kv_heads * value, form.qkv_bias);
+      if (own) linear(str(name, ".", form.k_name), hidden_, k, form.qkv_bias);
+      if (own && !heads.one_for_both)
+        linear(str(name, ".", form.v_name), hidden_, heads.kv_heads * value, form.qkv_bias);
     }
     linear(str(name, ".", form.out_name), heads.heads * value, hidden_, form.out_bias);
     if (form.gate_name) linear(str(name, ".", form.gate_name), hidden_, form.gates_heads ? heads.heads : q, false);
     if (!has_weights(form.qk_norm)) return;
     const bool all = form.qk_norm == QkNorm::AllHeads;
     for (const bool queries : {true, false}) {
+      if (!queries && !own) continue;
       const std::string its = str(name, ".", qk_norm_name(form, queries));
       if (form.qk_norm == QkNorm::EachHead)
         head_norms(its, queries ? shape_.heads : shape_.kv_heads);
       else
-        norm(its, !all ? shape_.head_dim : queries ? q : k);
+        norm(its, !all ? heads.head_dim : queries ? q : k);
     }
   }
   void head_norms(const std::string& name, int64_t heads) {
@@ -225,12 +249,19 @@ class Listing {
   void xielu(const std::string& name) {
     for (const char* each : {".alpha_p", ".alpha_n", ".beta", ".eps"}) plain(name + each, {1});
   }
+  void router_numbers(const std::string& name, const MixtureSpec& m) {
+    if (!m.router.own_numbers) return;
+    const std::string router = m.names.router, beside = str(name, ".", router.substr(0, router.rfind('.') + 1));
+    plain(beside + "scale", {hidden_});
+    plain(beside + "per_expert_scale", {m.experts});
+  }
   void mixture(const std::string& layer, const MixtureSpec& m) {
     const MixtureNames& names = m.names;
     const std::string name = *names.block ? str(layer, ".", names.block) : layer;
     if (names.correction)
       plain(str(name, ".", names.correction),
             names.correction_has_row ? std::vector<int64_t>{1, m.experts} : std::vector<int64_t>{m.experts});
+    router_numbers(name, m);
     linear(str(name, ".", names.router), hidden_, m.experts, names.router_bias);
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
     const int64_t read = m.latent > 0 ? m.latent : hidden_;
@@ -302,6 +333,7 @@ void add_feed_forward(const FeedForwardSpec& kind, ModelFacts& m) {
   m.sparse.push_back(mixture != nullptr);
   if (const auto* dense = std::get_if<DenseSpec>(&kind)) m.ffn = std::max(m.ffn, dense->ffn);
   if (!mixture) return;
+  if (mixture->beside) m.ffn = std::max(m.ffn, mixture->beside->ffn);
   m.expert_ffn = std::max(m.expert_ffn, mixture->ffn);
   m.shared_ffn = std::max(m.shared_ffn, mixture->shared_ffn);
 }
@@ -367,6 +399,7 @@ ModelFacts model_facts(const Json& config) {
     m.state_layers += keeps_state(shape.keeps_in(i));
   }
   m.state_numbers = shape.state.numbers();
+  m.cached = shape.cached, m.hands_on_more = spec.hands_on_more();
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   Listing(spec, m.params).all();
   return m;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/spec/decoder_spec.h"
 #include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 #include "nn/state_form.h"
@@ -39,6 +40,10 @@ struct ModelFacts {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
   // ModelShape::latent
   int64_t latent = 0;
+  // ModelShape::cached
+  std::vector<ModelShape::Cached> cached;
+  // DecoderSpec::hands_on_more()
+  bool hands_on_more = false;
   // ModelShape::position_numbers
   int64_t position_numbers = 0;
   // Of the layers those with keys and values of every token, and those with a state, of so many numbers a sequence.

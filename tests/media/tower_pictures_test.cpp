@@ -133,6 +133,33 @@ TEST(TowerPictures, SlicesOfMiniCpm) {
   }
 }
 
+TEST(TowerPictures, PatchesAndFramesOfGemma4) {
+  const test::ProcessorNumbers golden("towers");
+  const auto processor =
+      tower_processor("gemma4", golden.json["gemma4"], {{"image_token_id", 7}, {"video_token_id", 8}});
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("gemma4/") + number;
+    const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+    const auto grid = golden.values<int64_t>(name + "/grid");
+    EXPECT_EQ(made.content->grid, (std::array<int64_t, 3>{1, grid[1], grid[2]})) << name;
+    golden.expect_near(name, made.content->values, test::kPixels);
+    EXPECT_EQ(made.text, "<|image><|image|><image|>");
+    EXPECT_EQ(made.runs,
+              (std::vector<std::vector<int32_t>>{std::vector<int32_t>(static_cast<size_t>(grid[1] * grid[2] / 4), 7)}));
+  }
+  for (const Json& row : golden.json["sizes/gemma4"]) {
+    const auto n = row.get<std::vector<int64_t>>();
+    EXPECT_EQ(gemma4_size({n[1], n[0]}, 16, 48, 70 * 9), (ImageSize{n[3], n[2]})) << row.dump();
+  }
+  EXPECT_EQ(processor->chosen_frames(4, 25), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(processor->chosen_frames(64, 25).size(), 32U);
+  EXPECT_EQ(processor->chosen_frames(64, 25)[5], 10);
+  const Image frame = golden.image("picture/0");
+  const PreparedMedia video = processor->video({.frames = {frame, frame}, .at = {0, 200}, .rate = 2});
+  EXPECT_EQ(video.text, "00:00 <|image><|video|><image|> 01:40 <|image><|video|><image|>");
+  EXPECT_EQ(video.content->grid[0], 2);
+}
+
 TEST(TowerPictures, SizesAndFramesOfGlm) {
   const test::ProcessorNumbers golden("towers");
   for (const Json& row : golden.json["sizes/glm4v"]) {

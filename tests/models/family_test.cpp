@@ -109,6 +109,7 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
+  if (vision.contains("head_dim")) vision["head_dim"] = 4;
   if (vision.contains("num_key_value_heads")) vision["num_key_value_heads"] = 1;
   if (config.contains("insert_layer_id")) config["insert_layer_id"] = 0;
   if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
@@ -132,6 +133,11 @@ std::vector<Json> small_configs() {
                       {"vocab_size", 40},
                       {"head_dim", 8},
                       {"max_position_embeddings", 64},
+                      {"global_head_dim", 8},
+                      {"num_global_key_value_heads", 2},
+                      {"hidden_size_per_layer_input", 4},
+                      {"num_kv_shared_layers", 0},
+                      {"top_k_experts", 2},
                       {"num_experts", 8},
                       {"num_local_experts", 8},
                       {"n_routed_experts", 8},

@@ -30,11 +30,15 @@ def random_weights(model):
                 p.copy_(torch.randn_like(p) * 0.9 / p.shape[-1] ** 0.5)
             elif "norm" in name and p.mean().abs() > 0.5:
                 p.copy_(1 + 0.2 * torch.randn_like(p))
+            elif name.endswith("scale"):
+                p.copy_(1 + 0.2 * torch.randn_like(p))
             elif "bias" in name or "norm" in name or "sink" in name:
                 p.copy_(0.1 * torch.randn_like(p))
         for name, b in model.named_buffers():
             if "correction_bias" in name:
                 b.copy_((0.1 * torch.randn_like(b)).to(torch.bfloat16).float())
+            if "layer_scalar" in name:
+                b.copy_((0.9 + 0.1 * torch.randn_like(b)).to(torch.bfloat16).float())
         for p in model.parameters():
             p.copy_(p.to(torch.bfloat16).float())
 

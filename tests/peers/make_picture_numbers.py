@@ -17,6 +17,8 @@ from safetensors.torch import save_file
 from transformers.video_utils import VideoMetadata
 from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.gemma4.image_processing_gemma4 import get_aspect_ratio_preserving_size
+from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil, smart_resize
 from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -62,6 +64,23 @@ def add_smolvlm(tensors, numbers):
         said.frames_indices = at
         text = SmolVLMProcessor.replace_video_token(words, {"pixel_values": np.zeros((1, len(at))), "video_metadata": [said]}, 0)
         numbers["text/smolvlm"].append([at, rate, text])
+
+
+def add_gemma4(tensors, numbers):
+    """Rows of patches in blocks of 2 x 2, by colour and from -1 to 1, as the tower is given them here; and sizes."""
+    said = {"patch_size": 4, "max_soft_tokens": 70, "pooling_kernel_size": 2}
+    processor = Gemma4ImageProcessorPil(**said)
+    numbers["gemma4"] = said
+    for i in range(len(SIZES)):
+        made = processor([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="np")
+        places = np.asarray(made["image_position_ids"])[0]
+        count = int((places[:, 0] >= 0).sum())
+        wide, high = (int(n) + 1 for n in places[:count].max(0))
+        rows = np.asarray(made["pixel_values"], dtype=np.float32)[0, :count].reshape(high // 2, 2, wide // 2, 2, 4, 4, 3)
+        tensors[f"gemma4/{i}"] = torch.from_numpy(rows.transpose(0, 2, 1, 3, 6, 4, 5).reshape(count, -1) * 2 - 1).contiguous()
+        tensors[f"gemma4/{i}/grid"] = torch.tensor([1, high, wide])
+    numbers["sizes/gemma4"] = [[height, width, *get_aspect_ratio_preserving_size(height, width, 16, 70 * 9, 3)]
+                               for height in (9, 48, 70, 333, 1201) for width in (13, 47, 420, 1999)]
 
 
 def add_minicpm(tensors, numbers):
@@ -120,6 +139,7 @@ def main():
     numbers["frames/glm4v"] = [[total, rate, frames(total, rate)] for total, rate in ((1, 25), (7, 30), (40, 24), (100, 29.97), (9000, 25))]
     add_smolvlm(tensors, numbers)
     add_minicpm(tensors, numbers)
+    add_gemma4(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
     sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)

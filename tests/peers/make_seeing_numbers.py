@@ -35,6 +35,13 @@ def random_weights(model):
                 p.copy_(1 + 0.2 * torch.randn_like(p))
             else:
                 p.copy_((0.1 if p.dim() == 1 else 0.5) * torch.randn_like(p))
+        for name, b in model.named_buffers():  # of Gemma 4
+            if name.endswith(("_min", "_max")):
+                b.copy_(torch.tensor(1.5 if name.endswith("max") else -1.25))
+            if name.endswith(("layer_scalar", "std_scale")):
+                b.copy_((0.9 + 0.1 * torch.randn_like(b)).to(torch.bfloat16).float())
+            if name.endswith("std_bias"):
+                b.copy_(torch.randn_like(b).to(torch.bfloat16).float())
         for p in model.parameters():
             p.copy_(p.to(torch.bfloat16).float())
 
@@ -98,9 +105,19 @@ def in_blocks(config, given):
     return {**given, "pixel_values": torch.cat(rows)}
 
 
+def placed_patches(vision, count, height, width):
+    """Pictures of Gemma 4, line after line, filled up to 24 patches: numbers from 0 to 1, and the column and line of each."""
+    pixels, places = torch.zeros(count, 24, 3 * vision.patch_size ** 2), torch.full((count, 24, 2), -1)
+    pixels[:, :height * width] = torch.rand(count, height * width, pixels.shape[2])
+    places[:, :height * width] = torch.tensor([(x, y) for y in range(height) for x in range(width)])
+    return pixels, places
+
+
 def pictures_of(config, number):
     """What a processor makes of one picture, under the names of the model's arguments."""
     vision, size = config.vision_config, SIZES[number]
+    if config.model_type == "gemma4":
+        return dict(zip(("pixel_values", "image_position_ids"), placed_patches(vision, 1, *size)))
     if has_grids(config):
         more = 2 if merge_of(vision) == 4 else 1
         return dict(zip(("pixel_values", "image_grid_thw"), patches_of(config, 1, *(more * n for n in size))))
@@ -145,7 +162,7 @@ def features_of(model, pictures):
 
 class Run:
     def __init__(self, model, config):
-        self.model, self.token = model, config.image_token_id
+        self.model, self.config, self.token = model, config, config.image_token_id
         self.whole = config.model_type == "gemma3"
         self.placed = has_grids(config) and hasattr(model.model, "get_rope_index") and config.model_type != "exaone4_5"
 
@@ -164,6 +181,9 @@ class Run:
         given = together(pictures)
         if self.whole:
             given["token_type_ids"] = (torch.tensor([row]) == self.token).int()
+        if getattr(self.config.text_config, "use_bidirectional_attention", None) == "vision":
+            video = torch.tensor([row]) == self.config.video_token_id
+            given["mm_token_type_ids"] = (torch.tensor([row]) == self.token).int() + 2 * video.int()
         if self.placed and given:
             given["mm_token_type_ids"] = self.kinds_of(row, given)
         last = []
@@ -210,7 +230,11 @@ def add_video(config, run, tensors, numbers):
     """A text with a video: one whose steps in time stand apart, words between them; or of frames that are squares."""
     time, height, width = 3, 2, 4
     token, squares = config.image_token_id, hasattr(config, "image_grid_pinpoints")
-    if squares:
+    if config.model_type == "gemma4":
+        token = config.video_token_id
+        pixels, places = placed_patches(config.vision_config, time, height, width)
+        given = {"pixel_values_videos": pixels, "video_position_ids": places, "num_frames_per_video": torch.tensor([time])}
+    elif squares:
         token, side = config.video_token_id, config.vision_config.image_size
         given = {"pixel_values_videos": torch.randn(1, time, 3, side, side)}
     else:
@@ -279,7 +303,7 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
-        if config.model_type.startswith("glm") or config.model_type == "llava_onevision":
+        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "gemma4"):
             add_video(config, run, tensors, numbers)
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):

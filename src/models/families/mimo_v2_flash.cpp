@@ -40,7 +40,6 @@ DecoderSpec read(const Config& c) {
           Fault::Model, "config.json: v_head_dim must not be above head_dim, and heads a multiple of key-value heads");
   for (const int64_t window : spec.window)
     spec.heads_of.push_back({spec.shape.heads, window > 0 ? sliding : full, window > 0});
-  spec.shape.kv_heads = sliding;
   use_experts(own, spec,
               {.experts = c.integer("n_routed_experts", 256),
                .per_token = c.integer("num_experts_per_tok", 8),

@@ -64,7 +64,10 @@ RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions, co
   require_numbers(spec.type, rope, config);
   spec.theta = rope.number("rope_theta", config.number("rope_theta", defaults.theta));
   const double turned = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", defaults.turned));
-  spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) * turned);
+  require(turned > 0 && turned <= 1, Fault::Model, "config.json: partial_rotary_factor must be above 0 and at most 1");
+  const bool whole = spec.type == "proportional";
+  spec.turning = whole ? turned : 1;
+  spec.dim = whole ? head_dim : static_cast<int64_t>(static_cast<double>(head_dim) * turned);
   if (alpha > 0)
     spec.theta *=
         std::pow(alpha, static_cast<double>(spec.dim) / static_cast<double>(std::max<int64_t>(spec.dim - 2, 1)));

@@ -14,6 +14,7 @@ std::string why_uncut(const DecoderSpec& spec) {
   if (spec.state) return "some of their layers keep a state instead of keys and values";
   if (spec.attention.fused != Fused::No) return "one matrix makes queries, keys and values";
   if (spec.attention.qk_norm == QkNorm::AllHeads) return "queries and keys of all heads are normalised together";
+  if (spec.hands_on_more()) return "their layers are given more than the hidden state of the layer before";
   if (!spec.heads_of.empty() || spec.attention.value_dim > 0) return "their layers have heads of several sizes";
   if (!spec.attention.slopes.empty()) return "each head of their attention has a slope of its own";
   if (spec.attention.qk_norm == QkNorm::EachHead) return "queries and keys of each head have norms of their own";

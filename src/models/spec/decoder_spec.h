@@ -3,6 +3,7 @@
 // plan's list of parameters (plan/model_facts) and the table of families are all made from it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,6 +37,13 @@ struct ModelShape {
   // Per layer, what it keeps of a sequence; empty: every one keeps tokens. And the shape of a state.
   std::vector<Keeps> keeps = {};
   StateShape state = {};
+  // Per layer, the keys (or values) that the cache holds of a token; empty: kv_heads of head_dim everywhere. None of a
+  // layer that reads those of another.
+  struct Cached {
+    int64_t heads = 0, dim = 0;
+    bool operator==(const Cached&) const = default;
+  };
+  std::vector<Cached> cached = {};
   Keeps keeps_in(int64_t layer) const { return keeps.empty() ? Keeps::Tokens : keeps[static_cast<size_t>(layer)]; }
   // What towers make goes into so many layers besides the embedding: those of a pipeline's first stage.
   int64_t seen_layers = 0;
@@ -54,7 +62,7 @@ struct DenseSpec {
   // The gate before its activation, and the result, are multiplied by these.
   double gate_scale = 1, out_scale = 1;
 };
-// or a router and experts.
+// or a router and experts, with a block beside them or without.
 struct MixtureSpec {
   int64_t experts = 0, per_token = 0, ffn = 0;
   // Above 0: an expert of this width for every token.
@@ -72,6 +80,10 @@ struct MixtureSpec {
   bool weighs_input = false;
   RouterForm router = {};
   MixtureNames names = {};
+  // Every token meets this block too, as if it stood alone, and both results have norms of their own before they are
+  // added. Router and experts read what the layer's norm before the block reads: the router normed without weights and
+  // times its own numbers (`scale`), the experts through a norm of theirs.
+  std::optional<DenseSpec> beside = {};
 };
 // or none: the layer is one that mixes tokens and nothing else.
 struct NoFeedForward {};
@@ -81,6 +93,13 @@ using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec, NoFeedForward>;
 struct LayerHeads {
   int64_t heads = 0, kv_heads = 0;
   bool sinks = false;
+  // 0: the shape's.
+  int64_t head_dim = 0;
+  // One matrix makes keys and values, which are what keys are before their norm and turn.
+  bool one_for_both = false;
+  // It has no keys and values and reads those of this layer, which lends them; -1: it has its own.
+  int64_t borrows = -1;
+  bool lends = false;
 };
 
 constexpr int kNoRope = -1;
@@ -130,6 +149,14 @@ struct GuessForm {
   int64_t like = 0;
 };
 
+// What each layer is given of a token besides the hidden state: `width` numbers, of a row of a second table (all
+// layers' side by side) and of a product with its embedding. At its end the layer adds them, opened by a gate.
+struct LayerInputForm {
+  int64_t width = 0, words = 0;
+  // What is looked up for tokens that stand for an image, a video or a sound.
+  int64_t media_word = 0;
+};
+
 struct DecoderSpec {
   ModelShape shape;
   // The name of everything but the head, in the checkpoint.
@@ -147,8 +174,11 @@ struct DecoderSpec {
   // Attention and feed-forward read the same input, each normed for itself or both as one, and both are added to it.
   bool parallel = false;
   AttentionForm attention;
-  // Per layer; empty: every one has the shape's heads. The cache has room for the shape's kv_heads, which are the most.
+  // Per layer; empty: every one has the shape's heads.
   std::vector<LayerHeads> heads_of;
+  std::optional<LayerInputForm> layer_inputs;
+  // A layer's result is multiplied by a number of the file, which is not trained.
+  bool scaled_layers = false;
   // Instead of keys and values of each head's own.
   std::optional<LatentForm> latent;
   // Of the layers that keep one (shape.keeps).
@@ -191,8 +221,14 @@ struct DecoderSpec {
   std::optional<GuessForm> guess = {};
 
   LayerHeads heads_in(int64_t layer) const {
-    if (!heads_of.empty()) return heads_of[static_cast<size_t>(layer)];
-    return {shape.heads, shape.kv_heads, attention.sinks};
+    LayerHeads own{shape.heads, shape.kv_heads, attention.sinks};
+    if (!heads_of.empty()) own = heads_of[static_cast<size_t>(layer)];
+    if (own.head_dim == 0) own.head_dim = shape.head_dim;
+    return own;
+  }
+  // Whether layers are given anything but the hidden state of the layer before.
+  bool hands_on_more() const {
+    return layer_inputs || std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; });
   }
   bool feeds_forward(int64_t layer) const {
     return !std::holds_alternative<NoFeedForward>(feed_forward[static_cast<size_t>(layer)]);

@@ -102,6 +102,10 @@ DecoderSpec describe_model(const Json& config, Head head) {
   spec.pad = c.integer("pad_token_id", spec.pad);
   if (spec.seeing) spec.shape.seen_layers = std::ssize(spec.seeing->vision.deep_layers);
   check_widths(spec);
+  for (int64_t i = 0; i < (spec.heads_of.empty() ? 0 : spec.shape.layers); ++i) {
+    const LayerHeads own = spec.heads_in(i);
+    spec.shape.cached.push_back({own.borrows < 0 ? own.kv_heads : 0, own.head_dim});
+  }
   return spec;
 }
 

@@ -28,6 +28,7 @@ DecoderSpec one_layer(const DecoderSpec& spec, int64_t layer) {
   const auto i = static_cast<size_t>(layer);
   one.shape.layers = 1, one.shape.unread_layers = 0, one.shape.seen_layers = 0;
   one.shape.keeps.clear();
+  if (!spec.shape.cached.empty()) one.shape.cached = {spec.shape.cached[i]};
   one.rope_of = {spec.rope_of[i]}, one.window = {spec.window[i]};
   one.feed_forward = {spec.feed_forward[i]};
   if (!spec.heads_of.empty()) one.heads_of = {spec.heads_of[i]};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/spec/read_tower.h"
 
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -92,6 +93,39 @@ VisionSpec read_minicpm_tower(const Config& v, int64_t halved_behind) {
   require(halved_behind >= 0 && halved_behind < s.layers, Fault::Model, "config.json: insert_layer_id ", halved_behind,
           " is none of the tower's ", s.layers, " layers");
   use_last_norm(s);
+  return s;
+}
+
+VisionSpec read_gemma4_tower(const Config& v) {
+  Json usual = v.json();
+  if (const Json* act = v.find("hidden_activation")) usual["hidden_act"] = *act;
+  VisionSpec s = read_sizes(Config(usual), {768, 3072, 16, 12, 0, 16, "gelu_pytorch_tanh", 1e-6});
+  const int64_t head = v.integer("head_dim", 64);
+  require(head == s.head_size() && head % 4 == 0 && v.integer("num_key_value_heads", s.heads) == s.heads &&
+              !v.flag("attention_bias", false),
+          Fault::Model, "config.json: vision_config: ", s.heads, " heads of head_dim ", head,
+          " are not hidden_size together, or key-value heads are fewer, or attention_bias is true: not supported");
+  s.norm = s.qk_norm = {NormKind::Rms, v.number("rms_norm_eps", 1e-6)};
+  s.qk_norm_of_heads = s.value_norm = true, s.score_scale = 1;
+  s.qkv_bias = s.block_bias = false, s.clipped = v.flag("use_clipped_linears", false);
+  const Json* rope = v.find("rope_parameters");
+  s.turns_halves = true, s.turn_base = rope ? Config(*rope).number("rope_theta", 100) : 100;
+  s.table_side = v.integer("position_embedding_size", 10240), s.table_form = TableForm::Axes;
+  s.patch_by_pixel = true, s.merge = v.integer("pooling_kernel_size", 3), s.cells = CellForm::Mean;
+  s.cell_scale = std::sqrt(static_cast<double>(s.width));
+  s.merger = "model.embed_vision", s.merger_bias = false, s.merger_norm_first = false;
+  s.merger_norm = NormSpec{NormKind::RmsAlone, s.norm.eps};
+  require(s.table_side > 0 && s.merge > 0, Fault::Model,
+          "config.json: vision_config: position_embedding_size and pooling_kernel_size must be above 0");
+  VisionNames& n = s.names;
+  n.patches = "patch_embedder.input_proj", n.table = "patch_embedder.position_embedding_table";
+  n.blocks = "encoder.layers", n.norm1 = "input_layernorm", n.norm2 = "pre_feedforward_layernorm";
+  n.after_attention = "post_attention_layernorm", n.after_feed_forward = "post_feedforward_layernorm";
+  n.qkv = nullptr, n.q = "self_attn.q_proj.linear", n.k = "self_attn.k_proj.linear", n.v = "self_attn.v_proj.linear";
+  n.proj = "self_attn.o_proj.linear", n.q_norm = "self_attn.q_norm", n.k_norm = "self_attn.k_norm";
+  n.gate = "mlp.gate_proj.linear", n.up = "mlp.up_proj.linear", n.down = "mlp.down_proj.linear";
+  n.merger_norm = "embedding_pre_projection_norm", n.merger_in = "embedding_projection", n.merger_out = nullptr;
+  if (v.flag("standardize", false)) n.cells_minus = "std_bias", n.cells_times = "std_scale";
   return s;
 }
 
@@ -196,9 +230,10 @@ struct TextDefaults {
   int64_t vocab, hidden, ffn, layers, heads;
 };
 constexpr TextDefaults kTextDefaults[] = {
-    {"llama", 32000, 4096, 11008, 32, 32},  {"mistral", 32000, 4096, 14336, 32, 32},
-    {"qwen2", 151936, 4096, 22016, 32, 32}, {"gemma", 256000, 3072, 24576, 28, 16},
-    {"gemma2", 256000, 2304, 9216, 26, 8},  {"gemma3_text", 262208, 2304, 9216, 26, 8},
+    {"llama", 32000, 4096, 11008, 32, 32},      {"mistral", 32000, 4096, 14336, 32, 32},
+    {"qwen2", 151936, 4096, 22016, 32, 32},     {"gemma", 256000, 3072, 24576, 28, 16},
+    {"gemma2", 256000, 2304, 9216, 26, 8},      {"gemma3_text", 262208, 2304, 9216, 26, 8},
+    {"gemma4_text", 262144, 2304, 9216, 30, 8},
 };
 }  // namespace
 

@@ -26,8 +26,15 @@ class VisionParts {
     for (int64_t i = 0; i < s_.layers; ++i)
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
+    const bool axes = s_.table_form == TableForm::Axes;
+    if (axes) add(Kind::Bare, n.table, {2, s_.table_side, s_.width}, false);
+    for (const char* each : {n.cells_minus, n.cells_times})
+      if (each) add(Kind::Fixed, each, {s_.width}, false);
+    if (s_.clipped)
+      for (int64_t i = 0; i < s_.layers; ++i) limits(str(n.blocks, ".", i, "."));
+    if (s_.patch_by_pixel) patch = {s_.width, s_.patch_numbers()};
     add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
-    if (cells > 0 && !bare_table) add(Kind::Table, n.table, table(), false);
+    if (cells > 0 && !bare_table && !axes) add(Kind::Table, n.table, table(), false);
     if (n.norm_in) norm(n.norm_in, s_.width);
     for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
     if (s_.halved_behind >= 0) halving();
@@ -72,6 +79,8 @@ class VisionParts {
     const VisionNames& n = s_.names;
     norm(b + n.norm1, s_.width);
     norm(b + n.norm2, s_.width);
+    for (const char* each : {n.after_attention, n.after_feed_forward})
+      if (each) norm(b + each, s_.width);
     if (n.qkv) {
       linear(b + n.qkv, s_.width, s_.width + 2 * s_.kv_width(), s_.qkv_bias);
     } else {
@@ -85,6 +94,11 @@ class VisionParts {
     if (n.gate) linear(b + n.gate, s_.width, s_.ffn, s_.block_bias);
     linear(b + n.up, s_.width, s_.ffn, s_.block_bias);
     linear(b + n.down, s_.ffn, s_.width, s_.block_bias);
+  }
+  void limits(const std::string& b) {
+    const VisionNames& n = s_.names;
+    for (const char* each : {n.q, n.k, n.v, n.proj, n.gate, n.up, n.down})
+      for (const char* limit : kLimitNames) add(Kind::Fixed, b + limit_name(each, limit), {1}, false);
   }
   void halving() {
     const VisionNames& n = s_.names;

@@ -19,8 +19,8 @@ namespace apus {
 struct TowerPart {
   // Table: numbers that no adapter changes, of any shape (a convolution that reads each patch once, positions). Idle: a
   // table that is never trained, and mostly never used. Bare: a table under the part's own name, without `.weight`
-  // behind it.
-  enum class Kind { Linear, Norm, Table, Idle, Bare };
+  // behind it. Fixed: the same, never trained; of shape [1] it has no dimensions in the file.
+  enum class Kind { Linear, Norm, Table, Idle, Bare, Fixed };
   Kind kind;
   std::string name;
   std::vector<int64_t> shape;  // of its weight; of a linear layer [out, in]
@@ -41,6 +41,8 @@ struct VisionNames {
   const char *norm1 = "norm1", *norm2 = "norm2", *proj = "attn.proj";
   // Of queries and keys, over all heads. Null: they are not normalised.
   const char *q_norm = nullptr, *k_norm = nullptr;
+  // Of what attention and feed-forward give, before it is added. Null: there are none.
+  const char *after_attention = nullptr, *after_feed_forward = nullptr;
   // Vectors by which what attention and feed-forward give is multiplied. Null: there are none.
   const char *scale1 = nullptr, *scale2 = nullptr;
   // Null: there is none. It stands in the file, and nothing reads it.
@@ -58,6 +60,8 @@ struct VisionNames {
   // Null: cells are joined. Else a convolution of the tower makes `out` numbers of each, `merger_before` is a linear
   // layer with the merger's norm and gelu behind it, and what the merger gives has a gate.
   const char *merger_conv = nullptr, *merger_before = nullptr, *merger_gate = nullptr;
+  // Vectors of the tower: what is taken off a cell, and what it is then multiplied by. Null: there are none.
+  const char *cells_minus = nullptr, *cells_times = nullptr;
   const char* deep_mergers = "deepstack_merger_list";
   // Of what makes one row of 2 x 2 patches among the blocks.
   const char *half_norm = "vit_merger.layer_norm1", *half_q = "vit_merger.self_attn.q_proj",
@@ -71,8 +75,9 @@ struct VisionNames {
 enum class CellForm { Joined, ByNumber, Mean };
 
 // How a table of positions is spread over a picture: from the four entries around a patch, corners on corners; from
-// four or sixteen of them, edges on edges; the one entry that a patch's beginning lies in.
-enum class TableForm { Corners, Linear, Cubic, Nearest };
+// four or sixteen of them, edges on edges; the one entry that a patch's beginning lies in. Axes: not at all, there
+// being one table for columns and one for lines.
+enum class TableForm { Corners, Linear, Cubic, Nearest, Axes };
 
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
@@ -92,6 +97,8 @@ struct VisionSpec {
   // The row before a picture's patches is a vector, and its position the first entry of the table; else both are bare.
   bool first_in_table = false;
   bool patch_bias = false;
+  // The weight that reads patches is a matrix whose inputs stand pixel by pixel, each with its colours.
+  bool patch_by_pixel = false;
   // Whether the weight that reads patches has a dimension for frames of their own.
   bool patch_has_time = true;
   // Above 0: pictures come as square tiles of so many pixels; 0: as patches, and have any size.
@@ -103,6 +110,8 @@ struct VisionSpec {
   bool turns_alternate = false;
   // Neighbours turn together, a pair by its column, the next one by its row.
   bool turns_neighbours = false;
+  // The first half of a head turns by columns and the second by lines, each as if it were a head.
+  bool turns_halves = false;
   bool qkv_bias = true;
   // Of what follows attention, and of the feed-forward.
   bool block_bias = true;
@@ -110,9 +119,16 @@ struct VisionSpec {
   // Of queries and keys, where names say that they are normalised; of each head, or of all together.
   NormSpec qk_norm = {NormKind::Rms, 1e-6};
   bool qk_norm_of_heads = false;
+  // Each head's values are normalised, without weights.
+  bool value_norm = false;
+  // What products of queries and keys are multiplied by; 0: 1 / sqrt(head size).
+  double score_scale = 0;
+  // Inputs and results of a block's linear layers are kept between numbers that the file has beside each of them.
+  bool clipped = false;
   TowerActivation act = TowerActivation::QuickGelu;
   VisionNames names = {};
-  // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.
+  // Learned positions, table_side x table_side, interpolated to each image's size (of Axes: so many columns and lines);
+  // 0: there are none.
   int64_t table_side = 0;
   TableForm table_form = TableForm::Corners;
   // Its weight has a dimension for rows and one for columns.
@@ -124,6 +140,7 @@ struct VisionSpec {
   // Between the merger's two layers; 0: as wide as a cell.
   int64_t merger_inner = 0;
   bool merger_bias = true;
+  double cell_scale = 1;  // of the mean of a cell's patches
   CellForm cells = CellForm::Joined;
   // The whole name of a bare row that ends each line of a mosaic; "": there is none.
   std::string newline = "";
@@ -149,6 +166,12 @@ struct VisionSpec {
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
   std::string merger_name() const { return merger.empty() ? name + ".merger" : merger; }
 };
+
+// Of a clipped layer "q_proj.linear" stand as "q_proj.input_min" and so on, in this order.
+inline constexpr const char* kLimitNames[] = {"input_min", "input_max", "output_min", "output_max"};
+inline std::string limit_name(const std::string& layer, const char* limit) {
+  return layer.substr(0, layer.rfind('.') + 1) + limit;
+}
 
 // In the order of the tower's own modules.
 std::vector<TowerPart> parts_of(const VisionSpec& spec);
@@ -184,8 +207,8 @@ struct SeeingSpec {
   double seconds_per_turn = 0;
   TimeRule time = TimeRule::Steps;
   double positions_per_second = 2;
-  // Tokens of an image that stand together see each other, also those behind them.
-  bool sees_ahead = false;
+  // Tokens of an image that stand together see each other, also those behind them; or only in layers with a window.
+  bool sees_ahead = false, ahead_in_windows_only = false;
   // Tiles of an image are one of all of it and a grid of it once more. Null: each stands for itself.
   std::shared_ptr<const MosaicForm> mosaic = nullptr;
   // Beginnings of parameters' names by what they are for: what --freeze_llm, --freeze_vit and --freeze_aligner mean.

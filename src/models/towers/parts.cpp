@@ -23,6 +23,12 @@ TowerParts::TowerParts(const std::vector<TowerPart>& parts) {
       case TowerPart::Kind::Bare:
         bare_[p.name] = &param(p.name, p.shape);
         break;
+      case TowerPart::Kind::Fixed: {
+        Param& fixed = param(p.name, p.shape);
+        fixed.statistic = true, fixed.trainable = false, fixed.scalar = p.shape == std::vector<int64_t>{1};
+        bare_[p.name] = &fixed;
+        break;
+      }
       case TowerPart::Kind::Table:
         tables_[p.name] = &child<Table>(p.name, p);
         break;

@@ -10,6 +10,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
@@ -107,19 +108,34 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
   if (spec.names.first) first_ = &parts.bare(name(spec.names.first));
   if (spec.names.first && !spec.first_in_table)
     first_and_positions_ = &parts.bare(name(spec.names.table));
+  else if (spec.table_form == TableForm::Axes)
+    axes_ = &parts.bare(name(spec.names.table));
   else if (spec.table_side > 0)
     positions_ = &parts.table(name(spec.names.table));
+  if (spec.names.cells_minus) cells_minus_ = &parts.bare(name(spec.names.cells_minus));
+  if (spec.names.cells_times) cells_times_ = &parts.bare(name(spec.names.cells_times));
   if (spec.names.norm_in) norm_in_ = &parts.norm(name(spec.names.norm_in));
   if (spec.names.norm_out) norm_out_ = &parts.norm(name(spec.names.norm_out));
   for (int64_t i = 0; i < spec.layers; ++i) {
     const VisionNames& n = spec.names;
     const auto own = [&](const char* what) { return name(str(n.blocks, ".", i, ".", what)); };
     const auto norm = [&](const char* what) { return what ? &parts.norm(own(what)) : nullptr; };
-    const auto linear = [&](const char* what) { return what ? &parts.linear(own(what)) : nullptr; };
+    const auto linear = [&](const char* what) {
+      Product product{what ? &parts.linear(own(what)) : nullptr};
+      for (size_t k = 0; what && spec.clipped && k < 4; ++k)
+        product.limits[k] = &parts.bare(limit_name(own(what), kLimitNames[k]));
+      return product;
+    };
     const auto bare = [&](const char* what) { return what ? &parts.bare(own(what)) : nullptr; };
     const auto deep = std::find(spec.deep_layers.begin(), spec.deep_layers.end(), i);
     Block b{.norm1 = norm(n.norm1),
             .norm2 = norm(n.norm2),
+            .after_attention = norm(n.after_attention),
+            .after_feed_forward = norm(n.after_feed_forward),
+            .qkv = linear(n.qkv),
+            .q = linear(n.qkv ? nullptr : n.q),
+            .k = linear(n.qkv ? nullptr : n.k),
+            .v = linear(n.qkv ? nullptr : n.v),
             .proj = linear(n.proj),
             .q_norm = norm(n.q_norm),
             .k_norm = norm(n.k_norm),
@@ -131,10 +147,6 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
             .full = spec.window == 0 ||
                     std::find(spec.full_layers.begin(), spec.full_layers.end(), i) != spec.full_layers.end(),
             .deep = deep == spec.deep_layers.end() ? -1 : static_cast<int>(deep - spec.deep_layers.begin())};
-    if (n.qkv)
-      b.qkv = linear(n.qkv);
-    else
-      b.q = linear(n.q), b.k = linear(n.k), b.v = linear(n.v);
     blocks_.push_back(b);
   }
   if (const VisionNames& n = spec.names; spec.halved_behind >= 0) {
@@ -197,9 +209,13 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
 // Each patch is read whole: the convolution is one product.
 at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
   const at::Tensor& weight = patches_->weight();
-  at::Tensor x_ND = ops::linear(patch_NP, weight.reshape({weight.size(0), -1}), patches_->bias());
+  const auto by_colour = [&] {
+    return weight.view({-1, spec_.patch, spec_.patch, spec_.channels}).permute({0, 3, 1, 2});
+  };
+  const at::Tensor read = spec_.patch_by_pixel ? by_colour() : weight;
+  at::Tensor x_ND = ops::linear(patch_NP, read.reshape({weight.size(0), -1}), patches_->bias());
   if (norm_in_ && spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
-  if (!positions_ && !first_) return x_ND;
+  if (!positions_ && !first_ && !axes_) return x_ND;
   return placed(x_ND, grids);
 }
 
@@ -223,8 +239,25 @@ at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64
 }
 }  // namespace
 
+namespace {
+// Of a table for columns and one for lines.
+at::Tensor of_axes(const at::Tensor& table_2PD, const std::vector<Grid>& grids, int64_t merge) {
+  const PatchPlaces places = patch_places(grids, merge);
+  const auto rows = [&](int64_t axis, const std::vector<int64_t>& at) {
+    return at::index_select(table_2PD[axis], 0, index_tensor(at, table_2PD.device()));
+  };
+  return rows(0, places.column) + rows(1, places.row);
+}
+}  // namespace
+
 // With learned positions added.
 at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
+  if (axes_) {
+    for (const Grid& g : grids)
+      require(g[1] <= spec_.table_side && g[2] <= spec_.table_side, Fault::Data, "a picture of ", g[1], " x ", g[2],
+              " patches: the model knows positions of ", spec_.table_side, " a side");
+    return x_ND + of_axes(axes_->data, grids, spec_.merge);
+  }
   if (spec_.table_form == TableForm::Nearest) {
     const at::Tensor entry = nearest_in_table(grids, spec_.merge, spec_.table_side).to(x_ND.device());
     return x_ND + at::index_select(positions_->weight(), 0, entry);
@@ -253,23 +286,42 @@ at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures
   return at::cat({first.expand({pictures, 1, spec_.width}), x}, 1).reshape({-1, spec_.width});
 }
 
+at::Tensor VisionTower::Product::operator()(const at::Tensor& x, const Step& s) const {
+  if (!limits[0]) return (*linear)(x, s);
+  const auto kept = [](const at::Tensor& t, const Param* least, const Param* most) {
+    return t.clamp(least->data.to(t.scalar_type()), most->data.to(t.scalar_type()));
+  };
+  return kept((*linear)(kept(x, limits[0], limits[1]), s), limits[2], limits[3]);
+}
+
+// Heads as ops::rope turns them.
+at::Tensor VisionTower::turned(const at::Tensor& x_NnH) const {
+  if (spec_.turns_neighbours) return neighbours_apart(x_NnH, spec_.head_size());
+  if (!spec_.turns_halves) return x_NnH;
+  // Both halves of what turns by lines, then of what turns by columns: first halves first.
+  const std::vector<at::Tensor> quarter = x_NnH.chunk(4, 2);
+  return at::cat({quarter[2], quarter[0], quarter[3], quarter[1]}, 2);
+}
+
 at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const Layout& l, const Step& s) const {
   const int64_t patches = x_ND.size(0), h = spec_.head_size();
   const std::vector<at::Tensor> qkv =
-      b.qkv ? (*b.qkv)(x_ND, s).split_with_sizes({spec_.width, spec_.kv_width(), spec_.kv_width()}, 1)
-            : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
+      b.qkv ? b.qkv(x_ND, s).split_with_sizes({spec_.width, spec_.kv_width(), spec_.kv_width()}, 1)
+            : std::vector<at::Tensor>{b.q(x_ND, s), b.k(x_ND, s), b.v(x_ND, s)};
   const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, x.size(1) / h, h}); };
   const auto normed = [&](const Norm* norm, const at::Tensor& x) {
     if (!norm) return heads(x);
     return spec_.qk_norm_of_heads ? (*norm)(heads(x).contiguous()) : heads((*norm)(x.contiguous()));
   };
   at::Tensor q = normed(b.q_norm, qkv[0]), k = normed(b.k_norm, qkv[1]);
-  if (spec_.turns_neighbours) q = neighbours_apart(q, h), k = neighbours_apart(k, h);
-  if (spec_.turned) std::tie(q, k) = ops::rope(q, k, l.turn.cos, l.turn.sin);
+  if (spec_.turned) std::tie(q, k) = ops::rope(turned(q), turned(k), l.turn.cos, l.turn.sin);
+  at::Tensor v = heads(qkv[2]);
+  if (spec_.value_norm) v = ops::rms_norm(v.contiguous(), at::ones({h}, v.options()), spec_.norm.eps);
   const Segments& seen = b.full ? l.frames : l.windows;
-  const at::Tensor y = ops::attention(q, k, heads(qkv[2]), seen.cu, seen.cu, seen.longest, seen.longest,
-                                      {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
-  return (*b.proj)(y.reshape({patches, -1}), s);
+  const double scale = spec_.score_scale > 0 ? spec_.score_scale : 1 / std::sqrt(static_cast<double>(h));
+  const at::Tensor y = ops::attention(q, k, v, seen.cu, seen.cu, seen.longest, seen.longest,
+                                      {.scale = scale, .mask = {.causal = false}});
+  return b.proj(y.reshape({patches, -1}), s);
 }
 
 // Of each 2 x 2 patches, which see each other: their mean, and what a feed-forward makes of all four.
@@ -293,8 +345,18 @@ at::Tensor VisionTower::halved(const at::Tensor& x_ND, const StepOf& step_of) co
 }
 
 at::Tensor VisionTower::fed(const Block& b, const at::Tensor& x_ND, const Step& s) const {
-  const at::Tensor up = (*b.up)(x_ND, s);
-  return (*b.down)(b.gate ? activated(spec_.act, (*b.gate)(x_ND, s)) * up : activated(spec_.act, up), s);
+  const at::Tensor up = b.up(x_ND, s);
+  return b.down(b.gate ? activated(spec_.act, b.gate(x_ND, s)) * up : activated(spec_.act, up), s);
+}
+
+// In f32: numbers may be large before their usual size is taken off.
+at::Tensor VisionTower::of_means(const at::Tensor& x_MnD) const {
+  if (spec_.cell_scale == 1) return x_MnD.mean(1);
+  at::Tensor wide_MD = x_MnD.to(x_MnD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).mean(1);
+  wide_MD = wide_MD * spec_.cell_scale;
+  if (cells_minus_) wide_MD = wide_MD - cells_minus_->data;
+  if (cells_times_) wide_MD = wide_MD * cells_times_->data;
+  return wide_MD.to(x_MnD.scalar_type());
 }
 
 // The rows of neighbours stand one behind the other, and become one.
@@ -302,7 +364,7 @@ at::Tensor VisionTower::cells_of(const at::Tensor& x_ND) const {
   const at::Tensor x_MnD = x_ND.reshape({-1, spec_.merged_side() * spec_.merged_side(), spec_.width});
   switch (spec_.cells) {
     case CellForm::Mean:
-      return x_MnD.mean(1);
+      return of_means(x_MnD);
     case CellForm::ByNumber:
       return x_MnD.transpose(1, 2).reshape({-1, spec_.cell_width()});
     case CellForm::Joined:
@@ -345,9 +407,12 @@ at::Tensor VisionTower::marks(const at::Tensor& mark_M) const {
 }
 
 at::Tensor VisionTower::through(const Block& b, at::Tensor x_ND, const Layout& l, const Step& s) const {
-  const auto scaled = [](const at::Tensor& y, const Param* scale) { return scale ? y * scale->data : y; };
-  x_ND = x_ND + scaled(attended(b, (*b.norm1)(x_ND), l, s), b.scale1);
-  return x_ND + scaled(fed(b, (*b.norm2)(x_ND), s), b.scale2);
+  const auto ended = [](const at::Tensor& y, const Norm* norm, const Param* scale) {
+    const at::Tensor normed = norm ? (*norm)(y) : y;
+    return scale ? normed * scale->data : normed;
+  };
+  x_ND = x_ND + ended(attended(b, (*b.norm1)(x_ND), l, s), b.after_attention, b.scale1);
+  return x_ND + ended(fed(b, (*b.norm2)(x_ND), s), b.after_feed_forward, b.scale2);
 }
 
 Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,

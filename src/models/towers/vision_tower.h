@@ -36,12 +36,19 @@ class VisionTower {
   const at::Tensor& numbers_like() const { return patches_->weight(); }
 
  private:
+  // A linear layer of a block, and the numbers that its inputs and results are kept between; null: there are none.
+  struct Product {
+    const Linear* linear = nullptr;
+    const Param* limits[4] = {};
+    explicit operator bool() const { return linear != nullptr; }
+    at::Tensor operator()(const at::Tensor& x, const Step& s) const;
+  };
   struct Block {
-    const Norm *norm1, *norm2;
-    const Linear *qkv = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *proj;
+    const Norm *norm1, *norm2, *after_attention = nullptr, *after_feed_forward = nullptr;
+    Product qkv, q, k, v, proj;
     const Norm *q_norm = nullptr, *k_norm = nullptr;
     const Param *scale1 = nullptr, *scale2 = nullptr;
-    const Linear *gate = nullptr, *up, *down;
+    Product gate, up, down;
     bool full;
     int deep;  // which deep merger reads its output; -1: none
   };
@@ -65,7 +72,9 @@ class VisionTower {
   at::Tensor through(const Block& block, at::Tensor x_ND, const Layout& l, const Step& s) const;
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
   at::Tensor halved(const at::Tensor& x_ND, const StepOf& step_of) const;
+  at::Tensor turned(const at::Tensor& x_NnH) const;
   at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
+  at::Tensor of_means(const at::Tensor& x_MnD) const;
   at::Tensor cells_of(const at::Tensor& x_ND) const;
   at::Tensor gated(const Merger& merger, const at::Tensor& x_ND, const StepOf& step_of) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
@@ -77,6 +86,8 @@ class VisionTower {
   // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
   // Null: there is none.
   const Param *first_ = nullptr, *first_and_positions_ = nullptr;
+  // TableForm::Axes; VisionNames::cells_minus and cells_times. Null: there is none.
+  const Param *axes_ = nullptr, *cells_minus_ = nullptr, *cells_times_ = nullptr;
   // Before the first block and behind the last one. Null: there is none.
   const Norm *norm_in_ = nullptr, *norm_out_ = nullptr;
   std::vector<Block> blocks_;

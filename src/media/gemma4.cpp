@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gemma 4: a picture in its own shape and as many patches as fit; of a video each frame is a picture behind its time.
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "media/patched.h"
+
+namespace apus {
+
+namespace {
+
+class Gemma4Processor : public PatchedProcessor {
+ public:
+  explicit Gemma4Processor(const MediaCheckpoint& c)
+      : PatchedProcessor(c,
+                         {.patch = c.whole("patch_size", "vision_config", "patch_size", 16),
+                          .merge = c.whole("pooling_kernel_size", "vision_config", "pooling_kernel_size", 3),
+                          .time = 1},
+                         kHalfScale, {"<|image>", "<|image|>", "<image|>", "image_token_id"}),
+        most_(cells(c.preprocessor, "max_soft_tokens", 280)),
+        video_(c.token("<|video|>", "video_token_id")) {
+    // The original's model brings numbers from 0 to 1 to numbers from -1 to 1, whatever the file says; here it is done
+    // at once.
+    use_scale(kHalfScale);
+  }
+  ImageSize seen_size(ImageSize size) const override { return size_of(size, most_); }
+  std::vector<int64_t> chosen_frames(int64_t total, double) const override {
+    std::vector<int64_t> chosen;
+    const int64_t count = std::min<int64_t>(kFrames, total);
+    for (int64_t i = 0; i < count; ++i) chosen.push_back(i * total / count);
+    return chosen;
+  }
+  Image kept_frame(Image frame, int64_t) const override {
+    const ImageSize size = size_of({frame.width, frame.height}, kCellsOfFrame);
+    return resized(frame, size.width, size.height, filter());
+  }
+  std::vector<int32_t> media_tokens() const override {
+    std::vector<int32_t> tokens = PatchedProcessor::media_tokens();
+    tokens.push_back(video_);
+    return tokens;
+  }
+
+ protected:
+  std::vector<Image> seen_frames(const VideoFrames& video) const override {
+    std::vector<Image> frames;
+    for (const Image& frame : video.frames) frames.push_back(kept_frame(frame, std::ssize(video.frames)));
+    return frames;
+  }
+  PreparedMedia prepared_video(const VideoFrames& video) const override {
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Video;
+    const std::vector<Image> frames = seen_frames(video);
+    const int64_t tokens = fill_with_patches(*content, frames, form(), kHalfScale, "gemma4");
+    PreparedMedia out{content, "", video_, {}};
+    for (int64_t i = 0; i < content->grid[0]; ++i) {
+      const int64_t at = video.at.empty() ? i : video.at[static_cast<size_t>(i)];
+      const auto seconds = static_cast<int64_t>(static_cast<double>(at) / (video.rate > 0 ? video.rate : 24));
+      char time[48];
+      std::snprintf(time, sizeof time, "%02d:%02d", static_cast<int>(seconds / 60), static_cast<int>(seconds % 60));
+      out.text += str(i > 0 ? " " : "", time, " <|image><|video|><image|>");
+      out.runs.emplace_back(static_cast<size_t>(tokens / content->grid[0]), video_);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kFrames = 32, kCellsOfFrame = 70;
+
+  static int64_t cells(const Json& file, const char* key, int64_t usual) {
+    const int64_t most = file.is_object() ? file.value(key, usual) : usual;
+    require(most > 0 && most <= 1 << 16, Fault::Model, "preprocessor_config.json: ", key, " is ", most);
+    return most;
+  }
+  ImageSize size_of(ImageSize size, int64_t most) const {
+    return gemma4_size(size, form().patch, form().factor(), most * form().merge * form().merge);
+  }
+
+  int64_t most_;
+  int32_t video_;
+};
+
+const RegisterMediaFamily gemma4({"gemma4"},
+                                 [](const MediaCheckpoint& c) { return std::make_shared<Gemma4Processor>(c); });
+
+}  // namespace
+}  // namespace apus
