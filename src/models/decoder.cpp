@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -238,11 +240,14 @@ struct Decoder::Backbone : Module {
           of_embedding(in.child<Linear>("per_layer_model_projection",
                                         Linear::Spec{.in = spec.shape.hidden, .out = layers * width})),
           norm(in.child<Norm>("per_layer_projection_norm", width, spec.norm)) {}
-    at::Tensor operator()(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s) const {
+    at::Tensor operator()(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s,
+                          const at::Tensor& media_R) const {
       const auto by_layer = [&](const at::Tensor& all) { return all.view({all.size(0), layers, width}); };
       const double narrowed = 1 / std::sqrt(static_cast<double>(x_TD.size(1)));
       const at::Tensor made_TLP = norm(by_layer(of_embedding(x_TD, s) * narrowed));
-      return (made_TLP + by_layer(table(id_T, s)) * std::sqrt(static_cast<double>(width))) * std::sqrt(0.5);
+      at::Tensor row_T = table(id_T, s);
+      if (media_R.defined()) row_T = at::index_copy(row_T, 0, media_R, at::index_select(row_T, 0, media_R).detach());
+      return (made_TLP + by_layer(row_T) * std::sqrt(static_cast<double>(width))) * std::sqrt(0.5);
     }
     const int64_t layers, width;
     Embedding& table;
@@ -353,8 +358,9 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   return x_TD;
 }
 
-void Decoder::give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s) const {
-  if (backbone_.layer_inputs) s.beside->of_layer_TLP = (*backbone_.layer_inputs)(id_T, x_TD, s);
+void Decoder::give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s,
+                          const at::Tensor& media_R) const {
+  if (backbone_.layer_inputs) s.beside->of_layer_TLP = (*backbone_.layer_inputs)(id_T, x_TD, s, media_R);
 }
 
 at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {

@@ -94,7 +94,8 @@ class Decoder : public Model {
  protected:
   const DecoderSpec& spec() const { return spec_; }
   // Leaves in the step what layers are given besides (LayerInputForm), made of the tokens and of their embeddings.
-  void give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s) const;
+  // These rows are of media, whose word is not trained by them; undefined: there are none.
+  void give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s, const at::Tensor& media_R = {}) const;
   // The embedding with what else is added to it before its norm.
   virtual at::Tensor with_types(at::Tensor x_TD, const Inputs& /*in*/, const Step& /*s*/) const { return x_TD; }
 

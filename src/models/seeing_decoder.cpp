@@ -418,7 +418,7 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   }
   x_TD = at::index_copy(x_TD, 0, target_R, joined(rows));
   if (const auto& given = spec().layer_inputs)
-    give_layers(at::index_fill(in.id_T, 0, target_R, given->media_word), x_TD, s);
+    give_layers(at::index_fill(in.id_T, 0, target_R, given->media_word), x_TD, s, target_R);
   return x_TD;
 }
 

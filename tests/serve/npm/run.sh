@@ -15,6 +15,7 @@ cmp -s package.json node_modules/.installed || {
   cp package.json node_modules/.installed
 }
 
+: >server.log  # it is read before the server's shell has made it
 [ -f model/config.json ] || "$apus" init --preset tiny --output_dir model --seed 5 >/dev/null
 "$apus" deploy --model model --host 127.0.0.1 --port 18700 --api_key secret >server.log 2>&1 &
 server=$!
