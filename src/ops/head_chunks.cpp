@@ -3,8 +3,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/zeros.h>
+#include <torch/library.h>
 
 #include "ops/op.h"
 #include "ops/ops.h"
@@ -65,9 +67,9 @@ at::Tensor HeadProducts::logits(int64_t begin, int64_t n) {
     sum = sum.defined() ? sum.add_(product) : product;
   }
   if (softcap_ <= 0) return sum;
-  sum.div_(softcap_).tanh_();
-  if (needed()) slope_nV_ = 1 - sum * sum;
-  return sum.mul_(softcap_);
+  sum = softcapped(sum, softcap_);
+  if (needed()) slope_nV_ = 1 - (sum / softcap_).square_();
+  return sum;
 }
 
 void HeadProducts::add(int64_t begin, const at::Tensor& dlogits_nV) {
@@ -98,8 +100,20 @@ at::Tensor HeadProducts::d_weight(size_t side) const {
   return s.weight_sum.defined() ? s.weight_sum.to(s.weight.scalar_type()) : at::Tensor();
 }
 
+namespace {
+at::Tensor bent(const at::Tensor& x, double softcap) {
+  return (widen(x) / softcap).tanh().mul(softcap).to(x.scalar_type());
+}
+at::Tensor bent_shape(const at::Tensor& x, double) { return at::empty_like(x); }
+}  // namespace
+
+// Without a gradient by the device's own tangent, so that an engine's logits are bent as those of head_logprob are.
 at::Tensor softcapped(const at::Tensor& x, double softcap) {
-  return softcap > 0 ? (widen(x) / softcap).tanh().mul(softcap).to(x.scalar_type()) : x;
+  if (softcap <= 0) return x;
+  if (any_requires_grad(x)) return bent(x, softcap);
+  static const auto op = handle<decltype(bent)>("apus::softcapped");
+  const BelowAutograd guard;
+  return op.call(x, softcap);
 }
 
 void scale_gradient(at::Tensor x, const at::Tensor& factor) {
@@ -115,3 +129,7 @@ void scale_gradient(at::Tensor x, const at::Tensor& factor) {
 }
 
 }  // namespace apus::ops
+
+TORCH_LIBRARY_FRAGMENT(apus, m) { m.def("softcapped(Tensor x, float softcap) -> Tensor"); }
+TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) { m.impl("softcapped", apus::ops::bent); }
+TORCH_LIBRARY_IMPL(apus, Meta, m) { m.impl("softcapped", apus::ops::bent_shape); }

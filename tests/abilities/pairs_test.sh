@@ -85,7 +85,7 @@ every() {
 # family NAME: a checkpoint of random weights by the tests' config, trained by apus sft and asked by apus infer with each mesh.
 family() {
   local name=$1 what way what_flags way_flags encoder=no
-  sed -E 's/"(padded_)?vocab_size": [0-9]+/"\1vocab_size": 2048/' "$data/models/$name/checkpoint/config.json" > family.json
+  sed -E 's/"(padded_)?vocab_size(_per_layer_input)?": [0-9]+/"\1vocab_size\2": 2048/' "$data/models/$name/checkpoint/config.json" > family.json
   rm -rf family
   "$apus" init --config family.json --tokenizer words --output_dir family --torch_dtype float32 > init.log 2>&1 || { cat init.log; failed=$((failed + 1)); return; }
   "$apus" abilities --model family --rlhf_type dpo --format tsv | grep -q "encoders which give no words" && encoder=yes

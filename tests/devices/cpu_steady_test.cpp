@@ -46,15 +46,26 @@ TEST_P(CpuKernels, WideLinearIsWhatLinearRounds) {
 TEST_P(CpuKernels, SteadyHeadGivesTheLogProbabilitiesOfAnEnginesLogits) {
   const ops::SteadyRows steady(true);
   for (const auto type : types())
-    for (const int64_t width : {48, 64, 896}) {
-      const at::Tensor x = at::randn({130, width}).to(type), w = at::randn({1100, width}).mul(0.1).to(type),
-                       label = at::randint(1100, {130}, at::kLong);
-      const at::Tensor trained = ops::head_logprob({x, w}, label, 0.9, false).logprob_T;
-      std::vector<at::Tensor> answered;
-      for (int64_t i = 0; i < 130; i += 5)
-        answered.push_back(ops::logit_logprob(ops::wide_linear(x.narrow(0, i, 5), w, {}), label.narrow(0, i, 5), 0.9));
-      EXPECT_TRUE(at::cat(answered).equal(trained)) << width;
-    }
+    for (const int64_t width : {48, 64, 896})
+      for (const int64_t words : {1100, 2048})
+        for (const double softcap : {0.0, 30.0}) {
+          const at::Tensor x = at::randn({130, width}).to(type), w = at::randn({words, width}).mul(0.1).to(type),
+                           label = at::randint(words, {130}, at::kLong);
+          ops::HeadFactors factors{x, w};
+          factors.softcap = softcap;
+          const at::Tensor trained = ops::head_logprob(factors, label, 0.9, false).logprob_T;
+          for (const int64_t rows : {1, 5, 16}) {
+            std::vector<at::Tensor> answered;
+            for (int64_t i = 0; i < 130; i += rows) {
+              const int64_t n = std::min(rows, 130 - i);
+              const at::Tensor logits = ops::softcapped(ops::wide_linear(x.narrow(0, i, n), w, {}), softcap);
+              answered.push_back(ops::logit_logprob(logits, label.narrow(0, i, n), 0.9));
+            }
+            EXPECT_TRUE(at::cat(answered).equal(trained))
+                << width << ", " << words << " words, " << rows << " rows, bent to " << softcap << ", " << type
+                << " off by " << (at::cat(answered) - trained).abs().max();
+          }
+        }
 }
 
 }  // namespace

@@ -290,6 +290,16 @@ at::Tensor logit_logprob(const at::Tensor& logits, const at::Tensor& label, doub
   return out;
 }
 
+// Of logits that are there already, by the tangent of head_logprob.
+at::Tensor softcapped(const at::Tensor& x, double softcap) {
+  if (x.scalar_type() != at::kFloat) return Reference<decltype(softcapped)>::call("apus::softcapped", x, softcap);
+  const auto cap = static_cast<float>(softcap);
+  const at::Tensor out = x.clone(at::MemoryFormat::Contiguous);
+  share(out.numel(), kVocabularyBlock,
+        [&](int64_t begin, int64_t end) { kernels().tanh_of(end - begin, 1 / cap, cap, data<float>(out) + begin); });
+  return out;
+}
+
 // d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy),
 // both over the temperature.
 Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy,
@@ -333,4 +343,5 @@ TORCH_LIBRARY_IMPL(apus, CPU, m) {
   m.impl("head_logprob", apus::cpu::head_logprob);
   m.impl("head_logprob_backward", apus::cpu::head_logprob_backward);
   m.impl("logit_logprob", apus::cpu::logit_logprob);
+  m.impl("softcapped", apus::cpu::softcapped);
 }
