@@ -189,6 +189,11 @@ void add_products(std::vector<OperatorCase>& all) {
                  {numbers({5, 31}, 27)},
                  [word](const Tensors& t) { return Tensors{ops::logit_logprob(t[0], word.to(t[0].device()), 0.7)}; },
                  false});
+  all.push_back({"softcapped",
+                 "",
+                 {numbers({5, 31}, 27)},
+                 [](const Tensors& t) { return Tensors{ops::softcapped(t[0], 2.0)}; },
+                 false});
   all.push_back({"draw_tokens",
                  "greedy, of all, and with each filter",
                  {numbers({6, 3000}, 28)},
