@@ -141,6 +141,8 @@ class Rules {
     refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
            "another way");
+    refuse(!c_.model->heads_apart.empty(), kTokens, " is not available for ", type(), " models (",
+           c_.model->heads_apart, "): --deepspeed zero3 makes room in another way");
     refuse(c_.model->hands_on_more, kTokens, " is not available for ", type(),
            " models: their layers are given more than the hidden state of the layer before; --deepspeed zero3 makes "
            "room in another way");
@@ -154,6 +156,8 @@ class Rules {
 
   // Each process holds rows of every weight.
   void slices() {
+    refuse(c_.model && c_.model->by_distance, "--deepspeed zero3 is not available for ", type(),
+           " models, all of whose layers read one table of distances: use --deepspeed zero2");
     refuse(c_.quantised,
            "quantised weights (--quant_method, or the checkpoint's own) cannot be shared out over processes: use "
            "--deepspeed zero2, where each holds all weights");

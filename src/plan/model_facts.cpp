@@ -399,6 +399,7 @@ ModelFacts model_facts(const Json& config) {
     m.state_layers += keeps_state(shape.keeps_in(i));
   }
   m.state_numbers = shape.state.numbers();
+  m.heads_apart = why_heads_stay(spec), m.by_distance = spec.attention.by_distance;
   m.cached = shape.cached, m.hands_on_more = spec.hands_on_more();
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   Listing(spec, m.params).all();

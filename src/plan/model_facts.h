@@ -42,6 +42,10 @@ struct ModelFacts {
   int64_t latent = 0;
   // ModelShape::cached
   std::vector<ModelShape::Cached> cached;
+  // Why processes that share out tokens cannot share out heads for it; empty: they can.
+  std::string heads_apart;
+  // All layers read one table of distances (AttentionForm::by_distance).
+  bool by_distance = false;
   // DecoderSpec::hands_on_more()
   bool hands_on_more = false;
   // ModelShape::position_numbers

@@ -31,7 +31,7 @@ for kind, shows in (("text", [{"question": str(i)} for i in range(32)]),
     write(f"{kind}.texts.jsonl", texts)
 P
 
-failed=0 ran=0 refused=0
+failed=0 ran=0 refused=0 apart=0
 # held WHAT WAY COMMAND...: as the table says, which is yes or no in $possible.
 held() {
   local what=$1 way=$2 code=0
@@ -85,6 +85,8 @@ every() {
 # family NAME: a checkpoint of random weights by the tests' config, trained by apus sft and asked by apus infer with each mesh.
 family() {
   local name=$1 what way what_flags way_flags encoder=no
+  # What sees or hears needs a tokenizer that knows its marks; `pictures` walks with two such models.
+  if grep -qE '"(vision|vit|audio|thinker)_config"' "$data/models/$name/checkpoint/config.json"; then apart=$((apart + 1)); return; fi
   sed -E 's/"(padded_)?vocab_size(_per_layer_input)?": [0-9]+/"\1vocab_size\2": 2048/' "$data/models/$name/checkpoint/config.json" > family.json
   rm -rf family
   "$apus" init --config family.json --tokenizer words --output_dir family --torch_dtype float32 > init.log 2>&1 || { cat init.log; failed=$((failed + 1)); return; }
@@ -106,6 +108,6 @@ for walk in $APUS_PAIRS; do
     families) for folder in "$data"/models/*/checkpoint; do [ ! -f "$folder/config.json" ] || family "$(basename "$(dirname "$folder")")"; done ;;
     *) echo "APUS_PAIRS: $walk is none of text, pictures, families"; exit 2 ;;
   esac
-  echo "$walk: $ran pairs ran, $refused were refused, $failed are not as the table says"
+  echo "$walk: $ran pairs ran, $refused were refused, $failed are not as the table says; $apart families that see or hear were left out"
 done
 [ "$failed" -eq 0 ]

@@ -5,10 +5,18 @@
 
 namespace apus {
 
+std::string why_heads_stay(const DecoderSpec& spec) {
+  if (!spec.attention.slopes.empty()) return "each head of their attention has a slope of its own";
+  if (spec.attention.qk_norm == QkNorm::EachHead) return "queries and keys of each head have norms of their own";
+  return "";
+}
+
 std::string why_uncut(const DecoderSpec& spec) {
   const auto fused = [](const FeedForwardSpec& kind) {
     const auto* dense = std::get_if<DenseSpec>(&kind);
-    return dense && dense->kind == FeedForwardKind::FusedGate;
+    const auto* mixture = std::get_if<MixtureSpec>(&kind);
+    return (dense && dense->kind == FeedForwardKind::FusedGate) ||
+           (mixture && mixture->shared_ffn > 0 && mixture->names.shared_kind == FeedForwardKind::FusedGate);
   };
   if (spec.latent) return "all heads of their attention share one vector a token";
   if (spec.state) return "some of their layers keep a state instead of keys and values";
@@ -16,8 +24,7 @@ std::string why_uncut(const DecoderSpec& spec) {
   if (spec.attention.qk_norm == QkNorm::AllHeads) return "queries and keys of all heads are normalised together";
   if (spec.hands_on_more()) return "their layers are given more than the hidden state of the layer before";
   if (!spec.heads_of.empty() || spec.attention.value_dim > 0) return "their layers have heads of several sizes";
-  if (!spec.attention.slopes.empty()) return "each head of their attention has a slope of its own";
-  if (spec.attention.qk_norm == QkNorm::EachHead) return "queries and keys of each head have norms of their own";
+  if (const std::string stay = why_heads_stay(spec); !stay.empty()) return stay;
   if (spec.head_normed) return "each row of their head is brought to length 1";
   if (spec.head_bias) return "their head has a bias";
   if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";

@@ -11,5 +11,7 @@ namespace apus {
 
 // What of the model cannot be cut, as the end of "cannot be cut: ..."; empty: all of it can.
 std::string why_uncut(const DecoderSpec& spec);
+// Why each process must have all heads of attention; empty: it need not. Of both ways to share them out.
+std::string why_heads_stay(const DecoderSpec& spec);
 
 }  // namespace apus
