@@ -13,6 +13,9 @@ constexpr const char* kTensor = "--tensor_model_parallel_size";
 constexpr const char* kExperts = "--expert_model_parallel_size";
 constexpr const char* kStages = "--pipeline_model_parallel_size";
 constexpr const char* kTokens = "--sequence_parallel_size";
+constexpr const char* kGivenMore =
+    ": their layers are given more than the hidden state of the layer before; --deepspeed zero3 makes room in another "
+    "way";
 
 class Rules {
  public:
@@ -120,9 +123,7 @@ class Rules {
     if (!c_.model) return;
     refuse(c_.model->experts > 0 && c_.dora, "--use_dora on mixtures of experts is not available with ", kStages,
            ": leave it out");
-    refuse(c_.model->hands_on_more, kStages, " is not available for ", type(),
-           " models: their layers are given more than the hidden state of the layer before; --deepspeed zero3 makes "
-           "room in another way");
+    refuse(c_.model->hands_on_more, kStages, " is not available for ", type(), " models", kGivenMore);
   }
 
   // What looks at more than one batch at a time, or draws answers, would count the rows of processes that share them
@@ -143,9 +144,7 @@ class Rules {
            "another way");
     refuse(!c_.model->heads_apart.empty(), kTokens, " is not available for ", type(), " models (",
            c_.model->heads_apart, "): --deepspeed zero3 makes room in another way");
-    refuse(c_.model->hands_on_more, kTokens, " is not available for ", type(),
-           " models: their layers are given more than the hidden state of the layer before; --deepspeed zero3 makes "
-           "room in another way");
+    refuse(c_.model->hands_on_more, kTokens, " is not available for ", type(), " models", kGivenMore);
     refuse(c_.model->latent > 0 || c_.model->sinks, kTokens, " is not available for ", type(),
            " models: their attention's ", c_.model->sinks ? "sinks" : "shared keys",
            " do not go from process to process; --deepspeed zero3 makes room in another way");

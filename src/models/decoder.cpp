@@ -335,6 +335,12 @@ at::Tensor of_all_tables(const at::Tensor& id_T, const Range& own,
 }  // namespace
 
 at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
+  at::Tensor x_TD = embed_words(in, s);
+  give_layers(in.id_T, x_TD, s);
+  return x_TD;
+}
+
+at::Tensor Decoder::embed_words(const Inputs& in, const Step& s) const {
   for (const auto& spans : in.media)
     require(spans.empty(), Fault::Usage, "this model reads text only, and ", spans.size(),
             " images, videos or sounds came with it; send text, or take a model that reads them");
@@ -353,9 +359,7 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
     x_TD = x_TD + (*rows_of)(share ? share->narrowed(s.position) : s.position, x_TD.options());
   }
   x_TD = with_types(std::move(x_TD), in, s);
-  if (backbone_.embedding_norm) x_TD = (*backbone_.embedding_norm)(x_TD);
-  give_layers(in.id_T, x_TD, s);
-  return x_TD;
+  return backbone_.embedding_norm ? (*backbone_.embedding_norm)(x_TD) : x_TD;
 }
 
 void Decoder::give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s,

@@ -93,6 +93,8 @@ class Decoder : public Model {
 
  protected:
   const DecoderSpec& spec() const { return spec_; }
+  // The embedding, without what layers are given besides.
+  at::Tensor embed_words(const Inputs& in, const Step& s) const;
   // Leaves in the step what layers are given besides (LayerInputForm), made of the tokens and of their embeddings.
   // These rows are of media, whose word is not trained by them; undefined: there are none.
   void give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s, const at::Tensor& media_R = {}) const;

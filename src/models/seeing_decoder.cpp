@@ -379,7 +379,7 @@ at::Tensor SeeingDecoder::with_marks(at::Tensor x_TD, const Inputs& in, const St
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   // Tokens below 0 are the tower's words.
   const bool words = seeing().vision.words > 0;
-  at::Tensor x_TD = Decoder::embed(Inputs(words ? in.id_T.clamp_min(0) : in.id_T), s);
+  at::Tensor x_TD = embed_words(Inputs(words ? in.id_T.clamp_min(0) : in.id_T), s);
   if (words && !in.media.empty()) x_TD = with_marks(std::move(x_TD), in, s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
   std::map<std::pair<bool, std::string>, std::vector<const Wanted*>> groups;  // of a tower and an adapter
@@ -387,7 +387,10 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   for (const bool heard : {false, true})
     if (const auto first = groups.lower_bound({heard, ""}); first == groups.end() || first->first.first != heard)
       x_TD = with_tower_on_tape(std::move(x_TD), heard);
-  if (all.empty()) return x_TD;
+  if (all.empty()) {
+    give_layers(in.id_T, x_TD, s);
+    return x_TD;
+  }
   std::vector<int64_t> target, late_target;
   std::vector<at::Tensor> rows;
   std::vector<std::vector<at::Tensor>> late(seeing().vision.deep_layers.size());

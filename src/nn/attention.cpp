@@ -7,7 +7,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
@@ -179,16 +178,9 @@ std::tuple<at::Tensor, at::Tensor> with_positions(const at::Tensor& q_TNH, const
 }
 }  // namespace
 
-namespace {
-// Each head brought to one size, without weights.
-at::Tensor alone(const at::Tensor& x_TNH, double eps) {
-  return ops::rms_norm(x_TNH, at::ones({x_TNH.size(2)}, x_TNH.options()), eps);
-}
-}  // namespace
-
 at::Tensor Attention::values(const at::Tensor& made_TA, int64_t tokens) const {
   at::Tensor v_TKH = made_TA.reshape({tokens, -1, value_dim()});
-  if (spec_.form.value_norm) v_TKH = alone(v_TKH, spec_.norm.eps);
+  if (spec_.form.value_norm) v_TKH = rms_alone(v_TKH, spec_.norm.eps);
   if (spec_.form.value_scale != 1) v_TKH = v_TKH * spec_.form.value_scale;
   return value_dim() < spec_.head_dim ? at::constant_pad_nd(v_TKH, {0, spec_.head_dim - value_dim()}) : v_TKH;
 }
@@ -201,7 +193,7 @@ void Attention::turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const 
   std::tie(q_TNH, k_TKH) = ops::rope(q_TNH, k_TKH, turn.cos, turn.sin);
   if (turn.query_T.defined()) q_TNH = q_TNH * turn.query_T.to(q_TNH.scalar_type()).view({-1, 1, 1});
   if (spec_.form.qk_norm == QkNorm::AloneAfterRope)
-    q_TNH = alone(q_TNH, spec_.norm.eps), k_TKH = alone(k_TKH, spec_.norm.eps);
+    q_TNH = rms_alone(q_TNH, spec_.norm.eps), k_TKH = rms_alone(k_TKH, spec_.norm.eps);
 }
 
 // Projected, normalised and turned by position; where ranks share out the tokens, all tokens of this rank's heads.

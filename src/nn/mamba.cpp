@@ -5,10 +5,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
 
 #include <algorithm>
 
+#include "nn/norm.h"
 #include "nn/steady.h"
 #include "ops/ops.h"
 
@@ -43,8 +43,7 @@ at::Tensor Mamba::scaled(const at::Tensor& made) const {
 
 at::Tensor Mamba::normed(const at::Tensor& x) const {
   const int64_t tokens = x.size(0), width = form_.inner() / form_.norm_groups;
-  const at::Tensor y =
-      ops::rms_norm(x.reshape({tokens * form_.norm_groups, width}), at::ones({width}, x.options()), place_.eps);
+  const at::Tensor y = rms_alone(x.reshape({tokens * form_.norm_groups, width}), place_.eps);
   return y.view({tokens, -1}) * widened(norm_->weight.data);
 }
 

@@ -27,6 +27,7 @@
 #include "dist/mesh.h"
 #include "nn/capsule.h"
 #include "nn/expert_dispatch.h"
+#include "nn/norm.h"
 #include "nn/router.h"
 #include "nn/steady.h"
 #include "nn/training_step.h"
@@ -362,7 +363,7 @@ at::Tensor MoeMlp::logits(const at::Tensor& routed_TD, const Step& s) const {
   if (!read_scale_) return gate_(routed_TD, s);
   const at::Tensor& scale_D = read_scale_->data;
   const double narrowed = 1 / std::sqrt(static_cast<double>(spec_.hidden));
-  const at::Tensor alone_TD = ops::rms_norm(routed_TD, at::ones_like(scale_D), spec_.router_eps);
+  const at::Tensor alone_TD = rms_alone(routed_TD, spec_.router_eps);
   return gate_(alone_TD * scale_D * narrowed, s);
 }
 

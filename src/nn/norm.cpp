@@ -11,10 +11,14 @@
 
 namespace apus {
 
+at::Tensor rms_alone(const at::Tensor& x, double eps) {
+  return ops::rms_norm(x, at::ones({x.size(-1)}, x.options()), eps);
+}
+
 namespace {
 at::Tensor wide_norm(const at::Tensor& x, const NormSpec& spec, const at::Tensor& weight, const at::Tensor& bias) {
   if (takes_mean_off(spec.kind)) return at::layer_norm(x, {x.size(-1)}, weight, bias, spec.eps);
-  return ops::rms_norm(x, weight.defined() ? weight : at::ones({x.size(-1)}, x.options()), spec.eps);
+  return weight.defined() ? ops::rms_norm(x, weight, spec.eps) : rms_alone(x, spec.eps);
 }
 }  // namespace
 

@@ -21,6 +21,9 @@ class Norm : public Module {
   Param *weight_ = nullptr, *bias_ = nullptr;  // null where the kind has none
 };
 
+// x / rms(x) over the last dimension, in the type of x, without weights.
+at::Tensor rms_alone(const at::Tensor& x, double eps);
+
 // Each head's own norm, over its numbers. Weights of all heads are one tensor, or stand as norms.0, norms.1, ...
 class HeadNorms : public Module {
  public:

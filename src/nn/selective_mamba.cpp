@@ -3,7 +3,6 @@
 #include "nn/selective_mamba.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/ones.h>
 
 #include "nn/steady.h"
 #include "ops/ops.h"
@@ -32,7 +31,7 @@ Norm* SelectiveMamba::norm(const char* name, int64_t size) {
 at::Tensor SelectiveMamba::normed(const Norm* norm, const at::Tensor& x) const {
   if (form_.norm == SelectiveForm::Norm::None) return x;
   if (norm) return (*norm)(x.contiguous());
-  return ops::rms_norm(x.contiguous(), at::ones({x.size(-1)}, x.options()), form_.eps);
+  return rms_alone(x.contiguous(), form_.eps);
 }
 
 at::Tensor SelectiveMamba::operator()(const at::Tensor& x_TD, const Step& s) const {

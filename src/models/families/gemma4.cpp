@@ -20,12 +20,8 @@ DecoderSpec read(const Config& c) {
   seeing.sees_ahead = seeing.ahead_in_windows_only = ahead == "vision";
   seeing.forms = {{}};
   text.tied |= c.flag("tie_word_embeddings", true);
-  const int64_t video = c.integer("video_token_id", 258884);
-  DecoderSpec spec = with_tower(c, std::move(text), std::move(seeing));
-  SeeingSpec with_videos = *spec.seeing;
-  with_videos.video_token = video < spec.shape.vocab ? video : -1;
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(with_videos));
-  return spec;
+  if (const int64_t video = c.integer("video_token_id", 258884); video < text.shape.vocab) seeing.video_token = video;
+  return with_tower(c, std::move(text), std::move(seeing));
 }
 
 Json text(Json own) {

@@ -164,12 +164,10 @@ Activation read_activation(const Config& config, const char* key, const char* un
 void refuse_other_models(const Config& config, Head head) {
   if (const Json* packed = config.find("quantization_config")) quant::scheme_of({{"quantization_config", *packed}});
   // Gemma 4 says which tokens do: "vision", or "all".
-  const std::string who =
-      config.find("use_bidirectional_attention") && config.find("use_bidirectional_attention")->is_string()
-          ? config.text("use_bidirectional_attention", "")
-      : config.flag("use_bidirectional_attention", false) ? "all"
-                                                          : "";
-  require(config.flag("is_causal", true) && who != "all", Fault::Model,
+  const Json* ahead = config.find("use_bidirectional_attention");
+  const bool all_see =
+      ahead && ahead->is_string() ? *ahead == "all" : config.flag("use_bidirectional_attention", false);
+  require(config.flag("is_causal", true) && !all_see, Fault::Model,
           "config.json: attention that looks at later tokens too (is_causal false, use_bidirectional_attention) makes "
           "embeddings, not text; this program runs causal language models");
   for (const auto& name : config.texts("architectures"))

@@ -172,8 +172,7 @@ void use_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture,
                  const std::function<bool(int64_t)>& at) {
   require(spec.act == Activation::Silu || spec.act == Activation::GeluTanh || !mixture.gated, Fault::Model,
           "config.json: hidden_act '", c.text("hidden_act", ""),
-          "' is not supported with experts, only silu and "
-          "gelu_pytorch_tanh");
+          "' is not supported with experts, only silu and gelu_pytorch_tanh");
   const RouterForm& router = mixture.router;
   require(mixture.per_token > 0 && mixture.per_token <= mixture.experts && mixture.experts <= 65536, Fault::Model,
           "config.json: ", mixture.experts, " experts of which each token takes ", mixture.per_token,

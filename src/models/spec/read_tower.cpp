@@ -262,7 +262,7 @@ DecoderSpec with_tower(const Config& c, DecoderSpec spec, SeeingSpec seeing) {
   spec.tied |= c.flag("tie_word_embeddings", false);
   VisionSpec& tower = seeing.vision;
   tower.out = spec.shape.hidden;
-  seeing.image_token = token, seeing.video_token = -1;
+  seeing.image_token = token;
   seeing.time = TimeRule::Text;
   seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name}, seeing.aligner = {tower.merger};
   if (seeing.forms.empty()) seeing.forms = forms_of(tower);

@@ -10,7 +10,6 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
@@ -316,7 +315,7 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
   at::Tensor q = normed(b.q_norm, qkv[0]), k = normed(b.k_norm, qkv[1]);
   if (spec_.turned) std::tie(q, k) = ops::rope(turned(q), turned(k), l.turn.cos, l.turn.sin);
   at::Tensor v = heads(qkv[2]);
-  if (spec_.value_norm) v = ops::rms_norm(v.contiguous(), at::ones({h}, v.options()), spec_.norm.eps);
+  if (spec_.value_norm) v = rms_alone(v.contiguous(), spec_.norm.eps);
   const Segments& seen = b.full ? l.frames : l.windows;
   const double scale = spec_.score_scale > 0 ? spec_.score_scale : 1 / std::sqrt(static_cast<double>(h));
   const at::Tensor y = ops::attention(q, k, v, seen.cu, seen.cu, seen.longest, seen.longest,
