@@ -42,8 +42,7 @@ class Rules {
   bool draws() const { return trains() && c_.algorithm->rolls_out(); }
   bool words() const { return trains() ? c_.algorithm->head == Head::Vocab : c_.gives_words; }
   std::string flag() const { return c_.tensor > 1 ? kTensor : c_.experts > 1 ? kExperts : kStages; }
-  // Of the model, which is known then.
-  const std::string& type() const { return c_.model->type; }
+  std::string type() const { return c_.model ? c_.model->type : ""; }
 
   // Each process holds some of the matrices, experts or layers.
   void parts() {
@@ -55,7 +54,7 @@ class Rules {
            ", whose loss needs more than the last stage knows: use --deepspeed zero3");
     refuse(c_.zero == 3 && c_.two_trained, flag(), " with weights shared out by rows as well is not available for ",
            c_.asked, ", which trains a second model: use --deepspeed zero1 or zero2 with it");
-    refuse(c_.model && c_.model->encoder, flag(), " is not available for ", c_.model ? type() : "",
+    refuse(c_.model && c_.model->encoder, flag(), " is not available for ", type(),
            " models, encoders which are small: use --deepspeed zero3");
     refuse(c_.quantised,
            "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave out ", flag(),
@@ -195,11 +194,10 @@ class Rules {
   // In one process, too.
   void training() {
     refuse(c_.model && c_.model->encoder && (words() || c_.algorithm->command != "sft"), c_.asked,
-           " is not available for ", c_.model ? type() : "",
+           " is not available for ", type(),
            " models, encoders which give no words: train them by apus sft --task_type embedding, reranker or seq_cls");
     refuse(c_.model && c_.model->encoder && kind_.whole_rows, "--tuner_type ", c_.tuner,
-           " is of attention that looks back only, and ", c_.model ? type() : "",
-           " models are encoders: use --tuner_type lora");
+           " is of attention that looks back only, and ", type(), " models are encoders: use --tuner_type lora");
     refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which draws answers with the adapter: use --tuner_type lora");
     refuse(!kind_.slices && c_.updates_early, "--update_in_backward true keeps no gradients, by which --tuner_type ",
