@@ -56,9 +56,6 @@ class Rules {
            c_.asked, ", which trains a second model: use --deepspeed zero1 or zero2 with it");
     refuse(c_.model && c_.model->encoder, flag(), " is not available for ", type(),
            " models, encoders which are small: use --deepspeed zero3");
-    refuse(c_.quantised,
-           "quantised weights (--quant_method, or the checkpoint's own) are held as whole matrices: leave out ", flag(),
-           trains() ? ", or use --deepspeed zero2" : "");
     refuse(c_.needs.steady_rows, "--deterministic_rollout is not available with ", flag(),
            ", whose processes add up what each has multiplied in another order where they answer: leave it out");
     refuse(c_.broadcasts, "--broadcast_weights sends whole weights: leave it out with ", flag());
@@ -156,9 +153,6 @@ class Rules {
   void slices() {
     refuse(c_.model && c_.model->by_distance, "--deepspeed zero3 is not available for ", type(),
            " models, all of whose layers read one table of distances: use --deepspeed zero2");
-    refuse(c_.quantised,
-           "quantised weights (--quant_method, or the checkpoint's own) cannot be shared out over processes: use "
-           "--deepspeed zero2, where each holds all weights");
     refuse(c_.asks_reference,
            "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
            "the reference is shared out as well");

@@ -14,7 +14,11 @@ namespace apus {
 
 class MadeAhead final : public QuantisedWeights {
  public:
-  using Wanted = std::pair<std::string, quant::Shape>;
+  struct Wanted {
+    std::string layer;
+    quant::Shape shape;
+    quant::Cutout mine;
+  };
   // `order`: as open() will ask for them; `at_once`: each takes memory for its numbers in f32.
   MadeAhead(const QuantisedWeights& source, std::vector<Wanted> order, size_t at_once)
       : source_(source), order_(std::move(order)), at_once_(at_once) {
@@ -22,9 +26,11 @@ class MadeAhead final : public QuantisedWeights {
   }
 
   std::vector<std::string> tensors(const std::string& layer) const override { return source_.tensors(layer); }
-  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+  using QuantisedWeights::open;
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape,
+                                            const quant::Cutout& mine) const override {
     const auto found = made_.find(layer);
-    if (found == made_.end()) return source_.open(layer, shape);
+    if (found == made_.end()) return source_.open(layer, shape, mine);
     auto matrix = found->second.get();
     made_.erase(found);
     start();
@@ -39,8 +45,8 @@ class MadeAhead final : public QuantisedWeights {
   void start() const {
     while (next_ < order_.size() && made_.size() < at_once_) {
       const Wanted& wanted = order_[next_++];
-      made_[wanted.first] =
-          std::async(std::launch::async, [this, &wanted] { return source_.open(wanted.first, wanted.second); });
+      made_[wanted.layer] = std::async(
+          std::launch::async, [this, &wanted] { return source_.open(wanted.layer, wanted.shape, wanted.mine); });
     }
   }
 

@@ -36,11 +36,13 @@ class StoredQuantised final : public QuantisedWeights {
     return quantised ? names : std::vector<std::string>();
   }
 
-  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+  using QuantisedWeights::open;
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape,
+                                            const quant::Cutout& mine) const override {
     quant::StoredLayer stored{layer, {}};
     for (const std::string& name : tensors(layer)) stored.pieces[name.substr(layer.size() + 1)] = *source_.find(name);
     auto matrix = quant::open_weight(scheme_, stored, shape);
-    if (matrix) return matrix;
+    if (matrix) return quant::cut_out(std::move(matrix), mine);
     std::string pieces;
     for (const auto& [piece, tensor] : stored.pieces) pieces += (pieces.empty() ? "" : ", ") + piece;
     fail(Fault::Model, layer, " consists of ", pieces, ", which is no weight of the quantisation '", scheme_.method,
@@ -70,7 +72,11 @@ class MadeQuantised final : public QuantisedWeights {
     return {layer + ".weight"};
   }
 
-  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+  // Blocks and groups lie in squares of 128, so that what is quantised of a part is what it is of the whole; but for
+  // what a format says of whole rows, or of the whole.
+  using QuantisedWeights::open;
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape,
+                                            const quant::Cutout& mine) const override {
     const std::string name = layer + ".weight";
     const StoredTensor& weight = *source_.find(name);
     require(weight.shape == std::vector<int64_t>{shape.rows, shape.columns}, Fault::Model, name, " is [",
@@ -78,10 +84,11 @@ class MadeQuantised final : public QuantisedWeights {
     const auto& types = quant::kScaleTypes;
     require(std::find(types.begin(), types.end(), weight.type) != types.end(), Fault::Model, name, " is ",
             disk_name(weight.type), "; quantised are float32, bfloat16 and float16");
-    std::vector<float> wide(static_cast<size_t>(shape.count()));
-    quant::numbers_of(weight, wide.data());
+    const quant::Cutout taken = quant::widened(mine, shape, 128);
+    const std::vector<float> wide = numbers(weight, taken);
     forget_mapped(weight.data, weight.bytes);
-    return wish_.open({layer, wish_.quantise(wide, shape)}, shape);
+    return quant::cut_out(wish_.open({layer, wish_.quantise(wide, taken.shape)}, taken.shape),
+                          {mine.row - taken.row, mine.column - taken.column, mine.shape});
   }
   void forget(const std::string&) const override {}  // done when it was read
   bool holds_any_layer() const override { return false; }
@@ -89,6 +96,19 @@ class MadeQuantised final : public QuantisedWeights {
   bool makes_them() const override { return true; }
 
  private:
+  static std::vector<float> numbers(const StoredTensor& weight, const quant::Cutout& taken) {
+    const int64_t width = weight.shape[1], each = weight.bytes / weight.shape[0], columns = taken.shape.columns;
+    const StoredTensor rows{weight.type, {taken.shape.rows, width}, weight.data + taken.row * each,
+                            taken.shape.rows * each};
+    std::vector<float> all(static_cast<size_t>(rows.count()));
+    quant::numbers_of(rows, all.data());
+    if (columns == width) return all;
+    for (int64_t row = 0; row < taken.shape.rows; ++row)
+      std::copy_n(all.data() + row * width + taken.column, columns, all.data() + row * columns);
+    all.resize(static_cast<size_t>(taken.shape.count()));
+    return all;
+  }
+
   const quant::Wish wish_;
   const StoredFolder source_;
 };
@@ -102,11 +122,13 @@ class GgufQuantised final : public QuantisedWeights {
     if (!slice || slice->shape.size() != 2 || !slice->quantised()) return {};
     return {layer + ".weight"};
   }
-  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+  using QuantisedWeights::open;
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape,
+                                            const quant::Cutout& mine) const override {
     const GgufSlice& slice = *model_->find(layer + ".weight");
     require(slice.shape == std::vector<int64_t>{shape.rows, shape.columns}, Fault::Model, layer, ".weight is [",
             slice.shape[0], ", ", slice.shape[1], "], expected [", shape.rows, ", ", shape.columns, "]");
-    return quant::open_ggml(model_, slice);
+    return quant::cut_out(quant::open_ggml(model_, slice), mine);
   }
   void forget(const std::string& layer) const override { model_->forget(layer + ".weight"); }
   bool holds_any_layer() const override { return false; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "quant/cutout.h"
 #include "quant/matrix.h"
 #include "quant/wish.h"
 
@@ -20,7 +21,12 @@ class QuantisedWeights {
   virtual ~QuantisedWeights() = default;
   // The tensors on disk that the layer's weight consists of; none: it is plain.
   virtual std::vector<std::string> tensors(const std::string& layer) const = 0;
-  virtual std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const = 0;
+  // What this process holds of a weight of this shape.
+  virtual std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape,
+                                                    const quant::Cutout& mine) const = 0;
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const {
+    return open(layer, shape, {.shape = shape});
+  }
   // That the weight's pages of mapped files need not stay.
   virtual void forget(const std::string& layer) const = 0;
   // Whether the weights of layers whose products need plain ones (heads, embeddings, experts that are one tensor) are

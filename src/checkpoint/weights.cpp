@@ -180,10 +180,9 @@ std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
 }
 
 // Experts that are read alone: where products with codes are as fast as with plain numbers, which are multiplied for
-// all experts together. Parts of them on several ranks are plain.
-bool may_hold_stack(const Model& model, const OnDisk& stack, const LoadOptions& options) {
-  if (is_cut(stack.param, model.mesh()) || !ops::multiplies_stacks(device_of(stack.name, options), options.dtype))
-    return false;
+// all experts together.
+bool may_hold_stack(const OnDisk& stack, const LoadOptions& options) {
+  if (!ops::multiplies_stacks(device_of(stack.name, options), options.dtype)) return false;
   if (!stack.packed) return options.quantised && !options.made_plain && !stack.param.pieces.empty();
   return options.answers_only && stack.tensors[1].shape[2] * 32 == stack.param.full[2];
 }
@@ -237,42 +236,82 @@ at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source
   return ops::dequantised(*matrix, 0, matrix->shape().rows, options.dtype == at::kDouble ? at::kFloat : options.dtype);
 }
 
-// The same for products: quantised where it is.
-at::Tensor held_tensor(const OnDisk& from, size_t i, const TensorFolder& source, const LoadOptions& options) {
+// Which of a parameter's tensors are this rank's, and what of each of them.
+struct Own {
+  size_t first, end;
+  quant::Cutout mine;
+};
+Own own_of(const OnDisk& from) {
+  const Param& p = from.param;
+  const Range &out = p.part[p.part.size() - 2], &in = p.part.back();
+  const quant::Cutout mine{out.begin, in.begin, {out.size, in.size}};
+  if (p.full.size() == 2) return {0, static_cast<size_t>(mine.shape.count() > 0), mine};
+  const auto each = from.tensors.size() / static_cast<size_t>(p.full[0]), first = static_cast<size_t>(p.part[0].begin),
+             count = static_cast<size_t>(p.part[0].size);
+  return {first * each, (first + count) * each, mine};
+}
+
+// This rank's part of one of them, for products: quantised where it is.
+at::Tensor held_tensor(const OnDisk& from, size_t i, const quant::Cutout& mine, const TensorFolder& source,
+                       const LoadOptions& options) {
   const std::string& layer = from.quantised_layer[i];
   const c10::Device device = device_of(from.name, options);
   if (layer.empty()) {
-    const at::Tensor plain = brought(plain_tensor(from, i, source, options), device, options.dtype, /*own=*/true);
+    const at::Tensor part = plain_tensor(from, i, source, options)
+                                .narrow(0, mine.row, mine.shape.rows)
+                                .narrow(1, mine.column, mine.shape.columns),
+                     plain = brought(part.contiguous(), device, options.dtype, /*own=*/true);
     source.forget(from.tensors[i].name);
     return plain;
   }
-  const at::Tensor weight = ops::quantised_tensor(options.quantised->open(layer, matrix_shape(from.tensors[i])),
+  const at::Tensor weight = ops::quantised_tensor(options.quantised->open(layer, matrix_shape(from.tensors[i]), mine),
                                                   options.dtype, device, options.products);
   if (!ops::matrix_of(weight)) options.quantised->forget(layer);  // the device keeps it otherwise
   return weight;
 }
 
+// Of packed experts, whose files are two tensors.
+void require_whole_experts(const OnDisk& from) {
+  const Param& p = from.param;
+  require(p.part[1].size == p.full[1] && p.part[2].size == p.full[2], Fault::Bug, from.name,
+          ": packed experts are cut between experts only");
+}
+
 std::vector<at::Tensor> held_mxfp4(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+  require_whole_experts(from);
   const at::Tensor blocks = source.tensor(from.tensors[0].name), scales = source.tensor(from.tensors[1].name);
+  const Range& own = from.param.part[0];
   std::vector<at::Tensor> matrices;
-  for (int64_t e = 0; e < from.param.full[0]; ++e)
+  for (int64_t e = own.begin; e < own.begin + own.size; ++e)
     matrices.push_back(ops::quantised_tensor(mxfp4_matrix(blocks[e], scales[e]), options.dtype,
                                              device_of(from.name, options), options.products));
   for (const DiskShape& t : from.tensors) source.forget(t.name);
   return matrices;
 }
 
+// This rank's part of a parameter that is held quantised.
+at::Tensor held_part(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+  std::vector<at::Tensor> matrices;
+  if (from.packed) {
+    matrices = held_mxfp4(from, source, options);
+  } else {
+    const auto [first, end, mine] = own_of(from);
+    for (size_t i = first; i < end; ++i) matrices.push_back(held_tensor(from, i, mine, source, options));
+  }
+  if (from.param.full.size() == 2) return matrices[0];
+  return ops::quantised_stack(std::move(matrices), from.param.local_shape());
+}
+
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options, const MeshView* mesh) {
   const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
-  if (held) {
-    std::vector<at::Tensor> matrices = packed ? held_mxfp4(from, source, options) : std::vector<at::Tensor>();
-    for (size_t i = 0; i < tensors.size() && !packed; ++i) matrices.push_back(held_tensor(from, i, source, options));
-    p.data = p.full.size() == 2 ? matrices[0] : ops::quantised_stack(std::move(matrices), p.full);
+  const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
+  const std::vector<int64_t> local = p.local_shape();
+  if (is_elsewhere(p, mesh) || (held && c10::multiply_integers(local) == 0)) {
+    p.data = at::empty(local, at::TensorOptions().dtype(dtype).device(device_of(name, options)));
     return;
   }
-  const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
-  if (is_elsewhere(p, mesh)) {
-    p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(dtype).device(device_of(name, options)));
+  if (held) {
+    p.data = held_part(from, source, options);
     return;
   }
   if (fresh.defined()) {
@@ -283,8 +322,7 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
     const auto mine = [&, &p = p](const DiskShape& t) {
       return source.tensor(t.name).narrow(0, p.part[0].begin, p.part[0].size).contiguous();
     };
-    require(p.part[1].size == p.full[1] && p.part[2].size == p.full[2], Fault::Bug, name,
-            ": packed experts are cut between experts only");
+    require_whole_experts(from);
     p.data = mxfp4_values(mine(tensors[0]), mine(tensors[1]), dtype).to(device_of(name, options));
     for (const DiskShape& t : tensors) source.forget(t.name);
     return;
@@ -311,11 +349,15 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
 }
 
 // Those that are held, in the order in which they are read.
-std::vector<MadeAhead::Wanted> wanted_layers(const std::vector<OnDisk>& plan) {
+std::vector<MadeAhead::Wanted> wanted_layers(const std::vector<OnDisk>& plan, const MeshView* mesh) {
   std::vector<MadeAhead::Wanted> wanted;
-  for (const OnDisk& from : plan)
-    for (size_t i = 0; from.held && !from.packed && i < from.tensors.size(); ++i)
-      if (!from.quantised_layer[i].empty()) wanted.emplace_back(from.quantised_layer[i], matrix_shape(from.tensors[i]));
+  for (const OnDisk& from : plan) {
+    if (!from.held || from.packed || is_elsewhere(from.param, mesh)) continue;
+    const auto [first, end, mine] = own_of(from);
+    for (size_t i = first; i < end; ++i)
+      if (!from.quantised_layer[i].empty())
+        wanted.push_back({from.quantised_layer[i], matrix_shape(from.tensors[i]), mine});
+  }
   return wanted;
 }
 size_t most_at_once() { return static_cast<size_t>(std::min(at::get_num_threads(), 8)); }
@@ -354,7 +396,7 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
     if (!p.tied.empty()) return;
     OnDisk& at = plan.emplace_back(name, p, found_name);
     const bool stack = at.packed || !at.whole;
-    const bool may_hold = stack ? may_hold_stack(model, at, options) : holding.count(name) > 0;
+    const bool may_hold = stack ? may_hold_stack(at, options) : holding.count(name) > 0;
     at.held = at.packed && may_hold;
     for (size_t i = 0; i < at.tensors.size(); ++i) {
       auto& [disk, wanted, statistic] = at.tensors[i];
@@ -391,15 +433,11 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
   LoadOptions how = options;
   std::unique_ptr<MadeAhead> ahead;
   if (options.quantised && options.quantised->makes_them() && at::get_num_threads() > 1) {
-    ahead = std::make_unique<MadeAhead>(*options.quantised, wanted_layers(plan), most_at_once());
+    ahead = std::make_unique<MadeAhead>(*options.quantised, wanted_layers(plan, model.mesh()), most_at_once());
     how.quantised = ahead.get();
   }
   std::map<std::string, Param*> by_name;
   for (const OnDisk& from : plan) {
-    require(
-        !from.held || !is_cut(from.param, model.mesh()), Fault::Usage, from.name,
-        " is quantised, and such weights cannot be shared out over ranks; use --deepspeed zero2 or --ddp, where each "
-        "rank holds the whole model");
     load_one(from, source, how, model.mesh());
     by_name[from.name] = &from.param;
     if (options.filled) options.filled(from.name, from.param);

@@ -174,7 +174,7 @@ std::string_view without_rank(std::string_view text) {
 bool ends_traceback(const std::string& whole) {
   const std::string_view text = without_rank(whole);
   const size_t colon = text.find(": ");
-  if (colon == std::string::npos || colon > 80 || text.find(' ') < colon) return false;
+  if (colon > 80 || text.find(' ') < colon) return false;
   const std::string_view name = text.substr(0, colon);
   return name.ends_with("Error") || name.ends_with("Exception");
 }

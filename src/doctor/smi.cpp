@@ -107,7 +107,7 @@ std::vector<Status> parse_npu_smi(std::string_view text) {
 
 std::string npu_smi_version(std::string_view text) {
   const size_t at = text.find("npu-smi ");
-  if (at == std::string_view::npos || at > 4096) return "";
+  if (at > 4096) return "";
   const std::string line = plain_line(text.substr(at + 8, text.substr(at).find('\n')), 80);
   const auto found = words(line);
   return found.empty() ? "" : std::string(found[0]);

@@ -13,6 +13,7 @@
 #include "nn/capsule.h"
 #include "nn/parts.h"
 #include "nn/training_step.h"
+#include "ops/quantised.h"
 
 namespace apus {
 
@@ -66,9 +67,15 @@ struct ShardedModel::Unit {
     for (const Shard& s : shards) sum += s.bytes();
     return sum;
   }
-  std::vector<at::Tensor> of(const Message& m, at::Tensor Shard::*which) const {
+  // Weights that are held quantised travel as plain numbers, and are quantised nowhere but in slices.
+  std::vector<at::Tensor> slices(const Message& m) const {
     std::vector<at::Tensor> all;
-    for (const size_t i : m.shards) all.push_back(shards[i].*which);
+    for (const size_t i : m.shards) all.push_back(ops::plain(shards[i].slice));
+    return all;
+  }
+  std::vector<at::Tensor> wholes(const Message& m) const {
+    std::vector<at::Tensor> all;
+    for (const size_t i : m.shards) all.push_back(shards[i].whole);
     return all;
   }
 };
@@ -216,7 +223,7 @@ std::vector<ShardedGradients::Param> ShardedModel::trained(int first_unit) const
 int64_t ShardedModel::slice_bytes() const {
   int64_t bytes = 0;
   for (const auto& unit : units_)
-    for (const Shard& s : unit->shards) bytes += static_cast<int64_t>(s.slice.nbytes());
+    for (const Shard& s : unit->shards) bytes += ops::held_bytes(s.slice);
   return bytes;
 }
 
@@ -226,7 +233,7 @@ void ShardedModel::start(size_t number) {
   bytes_ += unit.bytes(), most_bytes_ = std::max(most_bytes_, bytes_);
   for (Unit::Message& m : unit.messages) {
     if (m.how->direct()) unit.shards[m.shards[0]].fill();
-    m.pending = m.how->start_gather(unit.of(m, &Shard::slice), unit.of(m, &Shard::whole));
+    m.pending = m.how->start_gather(unit.slices(m), unit.wholes(m));
   }
   unit.presence = Presence::Coming;
 }
@@ -238,7 +245,7 @@ void ShardedModel::need(size_t number) {
   for (Unit::Message& m : unit.messages) {
     for (const size_t i : m.shards)
       if (!m.how->direct()) unit.shards[i].fill();
-    m.how->end_gather(m.pending, unit.of(m, &Shard::whole));
+    m.how->end_gather(m.pending, unit.wholes(m));
   }
   for (const Shard& s : unit.shards) s.show_whole();
   unit.presence = Presence::Here;

@@ -30,9 +30,9 @@ std::string date_text(int64_t days) {
   const int64_t year = (day - day / 1460 + day / 36524 - day / 146096) / 365,
                 of_year = day - (365 * year + year / 4 - year / 100);
   const int64_t march = (5 * of_year + 2) / 153, month = march < 10 ? march + 3 : march - 9;
+  const long long y = year + era * 400 + (month <= 2), d = of_year - (153 * march + 2) / 5 + 1;
   char out[64];
-  std::snprintf(out, sizeof out, "%04lld-%02lld-%02lld", static_cast<long long>(year + era * 400 + (month <= 2)),
-                static_cast<long long>(month), static_cast<long long>(of_year - (153 * march + 2) / 5 + 1));
+  std::snprintf(out, sizeof out, "%04lld-%02lld-%02lld", y, static_cast<long long>(month), d);
   return out;
 }
 

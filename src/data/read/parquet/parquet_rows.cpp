@@ -86,7 +86,7 @@ class ParquetRows : public RowReader {
   }
   ParquetColumn& first(const ParquetNode& node) { return columns_[static_cast<size_t>(node.first_leaf)]; }
   void pass(const ParquetNode& node) {
-    for (int i = 0; i < node.leaves; ++i) columns_[static_cast<size_t>(node.first_leaf + i)].advance();
+    for (int i = 0; i < node.leaves; ++i) columns_.at(node.first_leaf + i).advance();
   }
 
   Json read(const ParquetNode& node) {

@@ -167,7 +167,7 @@ void round_int8(int64_t k, const bf16* x, int8_t* number, float* scale, int32_t*
     for (int i = 0; i < 32; i += kWidth) {
       const Floats v = load(filled + i);
       most = vmax(most, vmax(v, -v));
-      poison += v - v;
+      poison += v * 0;
     }
     const float bound = largest(most), by = bound > 1e-30f ? 127 / bound : 0;
     scale[column / 32] = bound / 127 + total(poison);

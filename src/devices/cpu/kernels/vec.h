@@ -66,8 +66,8 @@ inline void store(bf16* p, Floats v) {
 #if defined(__AVX512BF16__)
   const __m256bh h = _mm512_cvtneps_pbh((__m512)v);
 #else
-  const Words u = (Words)v, rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;  // to nearest, ties to even
-  const Words quiet = v == v ? rounded : (u >> 16) | 0x40;
+  const Words u = (Words)v, rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;        // to nearest, ties to even
+  const Words quiet = (u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded;  // NaN stays NaN
   const Halves h = __builtin_convertvector(quiet, Halves);
 #endif
   std::memcpy(p, &h, sizeof h);
