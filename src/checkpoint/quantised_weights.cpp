@@ -98,8 +98,8 @@ class MadeQuantised final : public QuantisedWeights {
  private:
   static std::vector<float> numbers(const StoredTensor& weight, const quant::Cutout& taken) {
     const int64_t width = weight.shape[1], each = weight.bytes / weight.shape[0], columns = taken.shape.columns;
-    const StoredTensor rows{weight.type, {taken.shape.rows, width}, weight.data + taken.row * each,
-                            taken.shape.rows * each};
+    const StoredTensor rows{
+        weight.type, {taken.shape.rows, width}, weight.data + taken.row * each, taken.shape.rows * each};
     std::vector<float> all(static_cast<size_t>(rows.count()));
     quant::numbers_of(rows, all.data());
     if (columns == width) return all;

@@ -4,7 +4,6 @@
 // rows, all make as many passes: those behind a rank's own batches add nothing.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -20,6 +19,7 @@
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "parallel/placement/stages.h"
+#include "train/not_finite.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -85,11 +85,8 @@ double Trainer::pipelined(Update& batches, double total) {
 // All stages make all passes, whatever they find.
 std::string Trainer::find_not_finite_in_stages(Update& batches) {
   at::NoGradGuard no_grad;
-  const auto all_finite = [](const at::Tensor& t) { return at::isfinite(t.detach()).all().item<bool>(); };
-  std::string weight, output, gradient;
-  p_.actors.policy.visit([&](const std::string& name, Param& p) {
-    if (weight.empty() && p.data.defined() && !all_finite(p.data)) weight = name;
-  });
+  const std::string weight = weight_not_finite(p_.actors.policy);
+  std::string output, gradient;
   for (size_t i = 0; i < batches.size(); ++i) {
     const std::string where = str(" (micro-batch ", i + 1, " of ", batches.size(), ")");
     Forward forward = o_.forward;
@@ -104,7 +101,7 @@ std::string Trainer::find_not_finite_in_stages(Update& batches) {
   for (const ParamGroup& group : p_.optimizer.groups())
     for (const NamedParam& p : group.params)
       if (p.tensor.grad().defined() && !all_finite(p.tensor.grad())) gradient = p.name;
-  if (!weight.empty()) return "the weight " + weight + " holds values that are not finite";
+  if (!weight.empty()) return weight;
   if (!output.empty()) return output;
   return gradient.empty() ? "the sum of the gradients is too large for its type"
                           : "the gradient of " + gradient + " is not finite, though the forward pass is";

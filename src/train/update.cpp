@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -26,16 +25,12 @@
 #include "parallel/wide_gradient.h"
 #include "train/chosen_layers.h"
 #include "train/idle_pass.h"
+#include "train/not_finite.h"
 #include "train/rank_allocator.h"
 #include "train/rollout.h"
 #include "train/trainer.h"
 
 namespace apus {
-namespace {
-
-bool all_finite(const at::Tensor& t) { return at::isfinite(t.detach()).all().item<bool>(); }
-
-}  // namespace
 
 double Trainer::summed(double value) const { return sum_over(p_.data_ranks, value); }
 
@@ -254,11 +249,8 @@ void Trainer::left_out(const std::string& what) {
 // The first place, in the order of computation, whose values are not finite.
 std::string Trainer::find_not_finite(Update& batches) {
   if (p_.pipeline) return find_not_finite_in_stages(batches);
-  std::string bad_weight, bad_gradient;
-  p_.actors.policy.visit([&](const std::string& name, Param& p) {
-    if (bad_weight.empty() && p.data.defined() && !all_finite(p.data)) bad_weight = name;
-  });
-  if (!bad_weight.empty()) return "the weight " + bad_weight + " holds values that are not finite";
+  if (const std::string weight = weight_not_finite(p_.actors.policy); !weight.empty()) return weight;
+  std::string bad_gradient;
   at::NoGradGuard no_grad;
   for (size_t i = 0; i < batches.size(); ++i) {
     std::string first;
