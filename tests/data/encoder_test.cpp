@@ -63,6 +63,14 @@ std::string shown(const Encoder& e, const std::string& row) {
   return shown(e.encode(row_of(row)).at(0), e.tokenizer());
 }
 
+TEST(Encoder, AnotherModelsTokenizerIsRefused) {
+  const std::string row =
+      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]})";
+  const auto most = static_cast<int64_t>(tiny()->vocab_size());
+  EXPECT_NO_THROW(encoder(kPlain, {.vocabulary = most}).encode(row_of(row)));
+  EXPECT_THROW(encoder(kPlain, {.vocabulary = most / 2}).encode(row_of(row)), Error);
+}
+
 // What is learnt, as text: tokens of one weight in brackets, "<weight>".
 std::string weighed(const Encoder& e, const std::string& json) {
   const Sample s = e.encode(row_of(json)).at(0);

@@ -715,6 +715,8 @@ nan)  # one row of one rank has an infinite loss: both leave the update out, and
     says nan$ranks.log "the loss is not finite"
     [ "$(grep -c "the loss is not finite" nan$ranks.log)" = 2 ] || fail "one update in each of two epochs was to be left out"
   done
+  train 2 cpu held --num_train_epochs 1 --save_strategy no --quant_method bnb --quant_bits 4 --deepspeed zero3 || { cat held.log >&2; fail "quantised weights"; }
+  says held.log "the loss is not finite, though the final hidden states are"
   python3 - nan1 nan2 <<'P'
 import json, math, sys
 runs = [[json.loads(line) for line in open(d + "/logging.jsonl")][:-1] for d in sys.argv[1:]]

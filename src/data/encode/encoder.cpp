@@ -117,7 +117,7 @@ Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
     Sample sample = options_.use_chat_template ? templated(row, shown) : bare(row, shown);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);
     if (!sample.trained.empty()) sample.trained[0] = 0;
-    require_known(sample);
+    require_known_tokens(sample, options_.vocabulary, *tokenizer_);
     add_extras(sample, row);
     return sample;
   } catch (const RowError&) {
@@ -405,17 +405,6 @@ void Encoder::remark_cut_beginning(const Row& row) const {
         row.origin,
         "its beginning is cut off (--truncation_strategy left), and with it what the chat template begins with: the "
         "system prompt, the mark of the first turn");
-}
-
-// A tokenizer that is not the model's own, before anything is learnt. Tokens of media stand for rows that come from
-// elsewhere.
-void Encoder::require_known(const Sample& sample) const {
-  const int64_t limit = options_.vocabulary;
-  if (limit == 0 || sample.ids.empty() || !sample.media.empty()) return;
-  const int32_t most = *std::max_element(sample.ids.begin(), sample.ids.end());
-  require(most < limit, Fault::Model, "the tokenizer gives token ", most, " ('",
-          tokenizer_->decode(std::vector<int32_t>{most}), "'), and the model's tokens are 0 to ", limit - 1,
-          " (vocab_size in config.json): is this the tokenizer that the model was saved with?");
 }
 
 std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {

@@ -95,7 +95,6 @@ class Encoder {
   };
   std::vector<Stretch> weighed(const Dialogue& dialogue) const;
   void tokenize(const Dialogue& dialogue, bool blocks, Sample& sample) const;
-  void require_known(const Sample& sample) const;
   std::vector<Sample> fitted(Sample sample, const Row& row) const;
   void remark_cut_beginning(const Row& row) const;
   void add_extras(Sample& sample, const Row& row) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/encode/id_rows.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -47,6 +48,14 @@ Sample sample_of_ids(const Row& row, const std::string& prefix, const EncodeOpti
     sample.trained.push_back(i > 0 && labels[i] != -100);
   }
   return sample;
+}
+
+void require_known_tokens(const Sample& sample, int64_t vocabulary, const Tokenizer& tokenizer) {
+  if (vocabulary == 0 || sample.ids.empty() || !sample.media.empty()) return;
+  const int32_t most = *std::max_element(sample.ids.begin(), sample.ids.end());
+  require(most < vocabulary, Fault::Model, "the tokenizer gives token ", most, " ('",
+          tokenizer.decode(std::vector<int32_t>{most}), "'), and the model's tokens are 0 to ", vocabulary - 1,
+          " (vocab_size in config.json): is this the tokenizer that the model was saved with?");
 }
 
 }  // namespace apus

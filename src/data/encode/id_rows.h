@@ -16,4 +16,8 @@ bool has_ids(const Row& row, const std::string& prefix);
 // are used as they are.
 Sample sample_of_ids(const Row& row, const std::string& prefix, const EncodeOptions& options);
 
+// Refuses a tokenizer that is not the model's own, before anything is learnt. Tokens of media stand for rows that come
+// from elsewhere. `vocabulary` 0: not known.
+void require_known_tokens(const Sample& sample, int64_t vocabulary, const Tokenizer& tokenizer);
+
 }  // namespace apus
