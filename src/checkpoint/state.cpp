@@ -20,8 +20,16 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kFormat = 1;
+constexpr const char* kPlaces = "places";  // of a slice's metadata
 constexpr const char* kWeightsAlone =
     "--resume_only_model true --ignore_data_skip true trains on from its weights alone";
+
+// Of checkpoints of older builds, which did not say where pieces lie.
+bool in_parts(const Json& exact) {
+  for (const char* axis : {"tensor", "expert", "pipeline"})
+    if (exact.value(str(axis, "_model_parallel_size"), int64_t{1}) > 1) return true;
+  return false;
+}
 
 Json parsed(const fs::path& path) { return parse_json(read_file(path), path.string()); }
 
@@ -75,9 +83,11 @@ void write_state(const fs::path& dir, const RunState& state) {
 }
 
 void write_optimizer(const fs::path& dir, const std::string& kind, const std::map<std::string, at::Tensor>& state,
-                     int slice, int slices) {
+                     int slice, int slices, const StatePlaces* places) {
+  std::map<std::string, std::string> about = {{"format", "pt"}, {"optimizer", kind}};
+  if (places) about[kPlaces] = json_of(*places).dump();
   const std::string name = shard_file(kOptimizerStem, static_cast<size_t>(slice), static_cast<size_t>(slices));
-  write_safetensors(dir / name, {state.begin(), state.end()}, {{"format", "pt"}, {"optimizer", kind}});
+  write_safetensors(dir / name, {state.begin(), state.end()}, about);
 }
 
 RunState read_state(const fs::path& dir, bool with_optimizer) {
@@ -102,18 +112,19 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
   state.trainer = parsed(dir / kTrainerStateFile);
   state.progress = own.value("progress", state.trainer);  // older builds wrote it there
   if (!with_optimizer) return state;
-  // Ranks that share out experts, or layers, hold the state of their own alone.
-  const bool alike = state.exact.value("expert_model_parallel_size", int64_t{1}) == 1 &&
-                     state.exact.value("pipeline_model_parallel_size", int64_t{1}) == 1;
   for (const fs::path& path : slices) {
     const auto file = SafetensorsFile::open(path);
     auto& slice = state.optimizer_slices.emplace_back();
     for (const auto& [name, entry] : file->entries()) slice[name] = file->tensor(name);
+    if (const auto places = file->metadata().find(kPlaces); places != file->metadata().end())
+      state.optimizer_places.push_back(state_places_in(places->second));
+    state.in_parts = !state.optimizer_places.empty() || in_parts(state.exact);
     for (const auto& [name, tensor] : slice)
-      require(!alike || (state.optimizer_slices[0].count(name) && slice.size() == state.optimizer_slices[0].size()),
-              Fault::Data, path.string(), " and ", slices[0].string(),
-              " hold the state of different parameters: they are not of one "
-              "checkpoint");
+      require(
+          state.in_parts || (state.optimizer_slices[0].count(name) && slice.size() == state.optimizer_slices[0].size()),
+          Fault::Data, path.string(), " and ", slices[0].string(),
+          " hold the state of different parameters: they are not of one "
+          "checkpoint");
   }
   return state;
 }

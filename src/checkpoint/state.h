@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/state_places.h"
 
 namespace apus {
 
@@ -53,6 +54,10 @@ struct RunState {
   // Its state ("<parameter>/<what>"), in as many slices as ranks shared it out: rows of each tensor, as part_of() cuts
   // them. One: whole.
   std::vector<std::map<std::string, at::Tensor>> optimizer_slices;
+  // Whether ranks shared out the model: what the slices then are of their parameters. Empty: an older build did not
+  // say it.
+  bool in_parts = false;
+  std::vector<StatePlaces> optimizer_places;
 };
 
 // The slice-th of `slices` of an optimizer's state that was saved in others. What need not be copied is not.
@@ -62,7 +67,8 @@ std::map<std::string, at::Tensor> state_slice(const RunState& state, int slice, 
 void write_state(const std::filesystem::path& dir, const RunState& state);
 // optimizer.safetensors, or optimizer-0000I-of-0000N.safetensors.
 void write_optimizer(const std::filesystem::path& dir, const std::string& kind,
-                     const std::map<std::string, at::Tensor>& state, int slice = 0, int slices = 1);
+                     const std::map<std::string, at::Tensor>& state, int slice = 0, int slices = 1,
+                     const StatePlaces* places = nullptr);
 // Fault::Usage when the folder does not hold the state that is asked for.
 RunState read_state(const std::filesystem::path& dir, bool with_optimizer = true);
 

@@ -28,6 +28,10 @@ const char* const kBailingRegex =
 const char* const kExaoneMoeRegex =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+const char* const kJais2Regex =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
+    R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|)"
+    R"(\s{1,2}(?!\S)|\s{1})";
 // Chinese and Japanese letters; then the rest.
 const char* const kDeepseekLetters = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
 const char* const kDeepseekRegex =
@@ -70,8 +74,10 @@ const std::vector<Named>& rules() {
       {{"gpt-2", "exaone4", "olmo", "phi-2", "mpt", "trillion", "granite-docling"}, {nullptr, byte_level(true)}},
       {{"deepseek-v3", "hunyuan-dense"}, {nullptr, by_regexes({R"(\p{N}{1,3})", kDeepseekLetters, kDeepseekRegex})}},
       {{"bailingmoe2", "bailingmoe"}, {nullptr, by_regex(kBailingRegex)}},
+      {{"jais-2"}, {nullptr, by_regex(kJais2Regex)}},
       {{"exaone-moe"}, {nullptr, by_regex(kExaoneMoeRegex)}},
-      {{"smollm", "refact", "starcoder", "command-r", "codeshell", "exaone", "minerva-7b"}, {nullptr, single_digits()}},
+      {{"smollm", "refact", "starcoder", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"},
+       {nullptr, single_digits()}},
       {{"tekken"}, {nullptr, by_regex(kTekkenRegex), true}},
       {{"gpt-4o", "llama4", "minimax-m2", "kanana2"}, {nullptr, by_regex(kGpt4oRegex), true}},
   };

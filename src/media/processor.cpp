@@ -99,11 +99,18 @@ Json file_in(const fs::path& folder, const char* name) {
 }
 }  // namespace
 
+Transcription MediaProcessor::transcription(const std::string& language) const {
+  if (language.empty()) return {};
+  return {.ask = str("Write down what is said. It is said in this language: ", language)};
+}
+
 Json preprocessor_in(const fs::path& model_dir) {
   Json own = file_in(model_dir, "preprocessor_config.json");
   if (!own.is_null()) return own;
   const Json whole = file_in(model_dir, "processor_config.json");
-  return whole.is_object() && whole.contains("image_processor") ? whole["image_processor"] : Json();
+  for (const char* part : {"image_processor", "feature_extractor"})
+    if (whole.is_object() && whole.contains(part)) return whole[part];
+  return {};
 }
 
 std::shared_ptr<const MediaProcessor> open_media_processor(const fs::path& model_dir, const Tokenizer* tokenizer,

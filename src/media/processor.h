@@ -43,6 +43,14 @@ struct BoxForm {
   bool pairs = true;                             // (x1,y1),(x2,y2); false: x1, y1, x2, y2
 };
 
+// How a model is asked to write down what is said in a sound.
+struct Transcription {
+  std::string ask = "Write down what is said.";  // beside the sound; empty: it needs no words
+  bool hints_are_system = false;                 // what helps it (names, spellings) is the system prompt
+  std::string begin = "";                        // of the answer, where the language is known
+  std::string mark = "";                         // what is said stands behind it, where the answer has it
+};
+
 class MediaProcessor {
  public:
   explicit MediaProcessor(std::optional<int64_t> max_pixels) : max_pixels_(max_pixels) {}
@@ -53,6 +61,8 @@ class MediaProcessor {
   PreparedMedia video(VideoFrames video) const { return prepared_video(checked(std::move(video))); }
   // Samples of 16 kHz. Fault::Data from models that do not hear.
   virtual PreparedMedia sound(const std::vector<float>& samples) const;
+  // `language`: a code (ISO 639) or a name; empty: the model finds it out. Fault::Data for one that it does not know.
+  virtual Transcription transcription(const std::string& language) const;
   // Whether videos from files are heard too (USE_AUDIO_IN_VIDEO), and one with its sound.
   virtual bool hears_videos() const { return false; }
   virtual PreparedMedia video_with_sound(VideoFrames video, const std::vector<float>& samples) const;

@@ -2,18 +2,17 @@
 // Qwen2-Audio: a sound of half a minute at most, whose spectrogram goes on into the silence behind it.
 #include <algorithm>
 
-#include "base/error.h"
-#include "media/processor.h"
+#include "media/ears.h"
 #include "media/sound.h"
 
 namespace apus {
 
 namespace {
 
-class QwenAudioProcessor : public MediaProcessor {
+class QwenAudioProcessor final : public EarsProcessor {
  public:
   explicit QwenAudioProcessor(const MediaCheckpoint& c)
-      : MediaProcessor(c.max_pixels),
+      : EarsProcessor(c.max_pixels),
         token_(c.token("<|AUDIO|>", "audio_token_index")),
         mels_(c.whole("feature_size", "audio_config", "num_mel_bins", 128)),
         most_(2 * c.whole("nb_max_positions", "audio_config", "max_source_positions", 1500)) {}
@@ -43,15 +42,9 @@ class QwenAudioProcessor : public MediaProcessor {
   std::string counted(const std::string& text, size_t number) const override {
     return str("Audio ", number + 1, ": ", text, "\n");
   }
-  ImageSize seen_size(ImageSize) const override { fail(Fault::Data, kBlind); }
   std::vector<int32_t> media_tokens() const override { return {token_}; }
 
- protected:
-  PreparedMedia prepared_image(const Image&) const override { fail(Fault::Data, kBlind); }
-  std::vector<Image> seen(const Image&) const override { fail(Fault::Data, kBlind); }
-
  private:
-  static constexpr const char* kBlind = "this model hears, and does not see images";
   int32_t token_;
   int64_t mels_, most_;
 };

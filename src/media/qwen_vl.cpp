@@ -18,7 +18,7 @@ namespace {
 
 // Tokens of a second's hundred frames and their rest, by the halvings of each tower.
 int64_t omni2_tokens(int64_t frames) { return (frames + 1) / 2 / 2; }
-int64_t omni3_tokens(int64_t frames) { return (frames % 100 + 7) / 8 + frames / 100 * 13; }
+int64_t omni3_tokens(int64_t frames) { return rows_of_frames(frames, 100); }
 
 struct QwenFamily {
   PixelScale scale;

@@ -11,7 +11,8 @@ namespace apus {
 
 namespace {
 
-constexpr int kFractionBits = 22;
+// Fractional bits of weights. Torch keeps weights in 16 bits: as many as leave room for the largest of them.
+enum class Bits { Pillow, Torch };
 
 double sinc(double x) { return x == 0 ? 1 : std::sin(x * M_PI) / (x * M_PI); }
 
@@ -57,18 +58,28 @@ Axis axis_of(int64_t from, int64_t to, Filter filter) {
   return axis;
 }
 
-std::vector<int32_t> fixed_point(const std::vector<double>& weights) {
+int fraction_bits(const std::vector<double>& weights, Bits bits) {
+  constexpr int kMost = 22;
+  if (bits == Bits::Pillow) return kMost;
+  const double most = *std::max_element(weights.begin(), weights.end());
+  int n = 0;
+  while (n < kMost && static_cast<int>(0.5 + most * (1 << (n + 1))) < 1 << 15) ++n;
+  return n;
+}
+
+std::vector<int32_t> fixed_point(const std::vector<double>& weights, int bits) {
   std::vector<int32_t> out;
   out.reserve(weights.size());
-  for (const double w : weights) out.push_back(static_cast<int32_t>((w < 0 ? -0.5 : 0.5) + w * (1 << kFractionBits)));
+  for (const double w : weights) out.push_back(static_cast<int32_t>((w < 0 ? -0.5 : 0.5) + w * (1 << bits)));
   return out;
 }
 
-uint8_t to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255)); }
+uint8_t to_byte(int32_t sum, int bits) { return static_cast<uint8_t>(std::clamp(sum >> bits, 0, 255)); }
 
-Image columns_fixed(const Image& in, int64_t width, Filter filter) {
+Image columns_fixed(const Image& in, int64_t width, Filter filter, Bits kind) {
   const Axis axis = axis_of(in.width, width, filter);
-  const std::vector<int32_t> weights = fixed_point(axis.weights);
+  const int bits = fraction_bits(axis.weights, kind);
+  const std::vector<int32_t> weights = fixed_point(axis.weights, bits);
   Image out{width, in.height, std::vector<uint8_t>(static_cast<size_t>(width * in.height * 3))};
   for (int64_t y = 0; y < in.height; ++y) {
     const uint8_t* row = in.rgb.data() + y * in.width * 3;
@@ -76,29 +87,30 @@ Image columns_fixed(const Image& in, int64_t width, Filter filter) {
     for (int64_t x = 0; x < width; ++x, to += 3) {
       const uint8_t* from = row + axis.begin[static_cast<size_t>(x)] * 3;
       const int32_t* w = &weights[static_cast<size_t>(x * axis.taps)];
-      int32_t r = 1 << (kFractionBits - 1), g = r, b = r;
+      int32_t r = 1 << (bits - 1), g = r, b = r;
       for (int64_t k = axis.count[static_cast<size_t>(x)]; k > 0; --k, from += 3, ++w)
         r += from[0] * *w, g += from[1] * *w, b += from[2] * *w;
-      to[0] = to_byte(r), to[1] = to_byte(g), to[2] = to_byte(b);
+      to[0] = to_byte(r, bits), to[1] = to_byte(g, bits), to[2] = to_byte(b, bits);
     }
   }
   return out;
 }
 
-Image rows_fixed(const Image& in, int64_t height, Filter filter) {
+Image rows_fixed(const Image& in, int64_t height, Filter filter, Bits kind) {
   const Axis axis = axis_of(in.height, height, filter);
-  const std::vector<int32_t> weights = fixed_point(axis.weights);
+  const int bits = fraction_bits(axis.weights, kind);
+  const std::vector<int32_t> weights = fixed_point(axis.weights, bits);
   const size_t line = static_cast<size_t>(in.width * 3);
   Image out{in.width, height, std::vector<uint8_t>(line * static_cast<size_t>(height))};
   std::vector<int32_t> sums(line);
   for (int64_t y = 0; y < height; ++y) {
-    std::fill(sums.begin(), sums.end(), 1 << (kFractionBits - 1));
+    std::fill(sums.begin(), sums.end(), 1 << (bits - 1));
     for (int64_t k = 0; k < axis.count[static_cast<size_t>(y)]; ++k) {
       const uint8_t* from = in.rgb.data() + static_cast<size_t>(axis.begin[static_cast<size_t>(y)] + k) * line;
       const int32_t w = weights[static_cast<size_t>(y * axis.taps + k)];
       vectors::add_scaled({from, line}, w, sums.data());
     }
-    vectors::bytes_of(sums, kFractionBits, out.rgb.data() + static_cast<size_t>(y) * line);
+    vectors::bytes_of(sums, bits, out.rgb.data() + static_cast<size_t>(y) * line);
   }
   return out;
 }
@@ -108,13 +120,21 @@ void check_size(const Image& image, int64_t width, int64_t height) {
           " x ", image.height, " pixels cannot become one of ", width, " x ", height);
 }
 
+Image resized_fixed(const Image& image, int64_t width, int64_t height, Filter filter, Bits bits) {
+  check_size(image, width, height);
+  if (image.width == width) return image.height == height ? image : rows_fixed(image, height, filter, bits);
+  const Image wide = columns_fixed(image, width, filter, bits);
+  return wide.height == height ? wide : rows_fixed(wide, height, filter, bits);
+}
+
 }  // namespace
 
 Image resized(const Image& image, int64_t width, int64_t height, Filter filter) {
-  check_size(image, width, height);
-  if (image.width == width) return image.height == height ? image : rows_fixed(image, height, filter);
-  const Image wide = columns_fixed(image, width, filter);
-  return wide.height == height ? wide : rows_fixed(wide, height, filter);
+  return resized_fixed(image, width, height, filter, Bits::Pillow);
+}
+
+Image resized_as_torch(const Image& image, int64_t width, int64_t height, Filter filter) {
+  return resized_fixed(image, width, height, filter, Bits::Torch);
 }
 
 Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter) {

@@ -11,6 +11,9 @@ enum class Filter { Bilinear, Bicubic, Lanczos };
 // Bit for bit as Pillow's Image.resize: weights of 22 fractional bits, columns first, bytes between the two passes.
 Image resized(const Image& image, int64_t width, int64_t height, Filter filter);
 
+// Bit for bit as torchvision's resize with antialias of bytes on a processor: the same with weights of 16 bits.
+Image resized_as_torch(const Image& image, int64_t width, int64_t height, Filter filter);
+
 // As torchvision's resize with antialias on bytes: the same filter in floats, rounded once at the end. Frames of videos
 // are resized in this way.
 Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter);

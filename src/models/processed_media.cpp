@@ -32,9 +32,12 @@ constexpr const char* kSizes = "image_sizes";
 // Of those whose patches come line by line, pixel by pixel with their colours from 0 to 1, filled up: the column and
 // line of each, or -1.
 constexpr const char* kPlaces[] = {"image_position_ids", "video_position_ids"};
+// The same as numbers for the tower, with the lines and columns of each picture and which of its patches are none.
+constexpr const char *kShapes = "spatial_shapes", *kPatchMask = "pixel_attention_mask";
 constexpr const char* kFrameCounts = "num_frames_per_video";
 constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
-constexpr const char *kSounds = "input_features", *kHeard = "feature_attention_mask";
+constexpr const char* kSounds = "input_features";
+constexpr const char* kMasks[] = {"feature_attention_mask", "input_features_mask"};  // of older and newer processors
 
 std::string shape_text(const at::Tensor& t) {
   std::vector<std::string> sizes;
@@ -49,11 +52,12 @@ class ProcessedMedia {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
-    if (spec_.vision.patch_by_pixel) known = {kKinds[0].pixels, kKinds[1].pixels, kPlaces[0], kPlaces[1], kFrameCounts};
+    if (has_places()) known = {kKinds[0].pixels, kKinds[1].pixels, kPlaces[0], kPlaces[1], kFrameCounts};
+    if (has_shapes()) known = {kKinds[0].pixels, kShapes, kPatchMask};
     if (spec_.vision.width == 0) known.clear();
     if (spec_.vision.width > 0 && (spec_.mosaic || spec_.video_token < 0)) known.push_back(kSizes);
     if (spec_.mosaic && spec_.video_token >= 0) known.push_back(kKinds[1].pixels);
-    if (spec.hearing) known.insert(known.end(), {kSounds, kHeard});
+    if (spec.hearing) known.insert(known.end(), {kSounds, kMasks[0], kMasks[1]});
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
               "' is none of this model's media tensors: ", join(known));
@@ -65,16 +69,17 @@ class ProcessedMedia {
     if (spec_.vision.tile > 0 && has(kKinds[1].pixels)) add_frames(contents);
     const bool planes = spec_.vision.tile == 0 && has(kSizes);
     if (planes) add_planes(contents);
-    const bool placed = spec_.vision.patch_by_pixel;
+    const bool placed = has_places();
     for (const Kind& kind : kinds())
-      if (spec_.vision.tile == 0 && !planes && !placed) add(kind, contents);
+      if (spec_.vision.tile == 0 && !planes && !spec_.vision.patch_by_pixel) add(kind, contents);
+    if (has_shapes() && (has(kKinds[0].pixels) || has(kShapes))) add_shaped(contents);
     if (placed && has(kKinds[0].pixels)) add_placed(kKinds[0], kPlaces[0], {}, contents);
     if (placed && has(kKinds[1].pixels)) {
       const at::Tensor counts = tensor(kFrameCounts, 0, at::kLong);
       add_placed(kKinds[1], kPlaces[1], {counts.data_ptr<int64_t>(), counts.data_ptr<int64_t>() + counts.numel()},
                  contents);
     }
-    if (has(kSounds) || has(kHeard)) add_sounds(contents);
+    if (has(kSounds) || has(mask_name())) add_sounds(contents);
     return contents;
   }
 
@@ -84,6 +89,9 @@ class ProcessedMedia {
     if (spec_.vision.words > 0) return {kOneKind};
     return {std::begin(kKinds), std::end(kKinds)};
   }
+  bool has_places() const { return spec_.vision.patch_by_pixel && spec_.vision.table_form == TableForm::Axes; }
+  bool has_shapes() const { return spec_.vision.patch_by_pixel && !has_places(); }
+  const char* mask_name() const { return kMasks[has(kMasks[1])]; }
   bool has(const char* name) const { return file_->entries().count(name) > 0; }
   // [n, columns], or [n] with 0 columns.
   at::Tensor tensor(const char* name, int64_t columns, at::ScalarType type) const {
@@ -102,25 +110,27 @@ class ProcessedMedia {
   }
   // Spectrograms [sounds, mels, frames] and which of the frames are heard: the first ones of each.
   void add_sounds(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
-    require(has(kSounds) && has(kHeard), Fault::Data, where(), "'", kSounds, "' and '", kHeard, "' belong together; '",
-            has(kSounds) ? kHeard : kSounds, "' is missing");
+    const char* const mask = mask_name();
+    require(has(kSounds) && has(mask), Fault::Data, where(), "'", kSounds, "' and '", mask, "' belong together; '",
+            has(kSounds) ? mask : kSounds, "' is missing");
     const at::Tensor all = file_->tensor(kSounds).to(at::kFloat).contiguous();
-    const at::Tensor heard = file_->tensor(kHeard).to(at::kLong).contiguous();
+    const at::Tensor heard = file_->tensor(mask).to(at::kLong).contiguous();
     require(all.dim() == 3 && heard.dim() == 2 && heard.size(0) == all.size(0) && heard.size(1) == all.size(2),
-            Fault::Data, where(), "'", kSounds, "' should have the shape [sounds, bands, frames] and '", kHeard,
+            Fault::Data, where(), "'", kSounds, "' should have the shape [sounds, bands, frames] and '", mask,
             "' [sounds, frames], they have ", shape_text(all), " and ", shape_text(heard));
     for (int64_t i = 0; i < all.size(0); ++i) {
-      const int64_t* mask = heard.data_ptr<int64_t>() + i * heard.size(1);
-      const int64_t frames = std::find(mask, mask + heard.size(1), 0) - mask;
-      require(std::all_of(mask, mask + frames, [](int64_t m) { return m == 1; }) &&
-                  std::all_of(mask + frames, mask + heard.size(1), [](int64_t m) { return m == 0; }),
-              Fault::Data, where(), "'", kHeard, "', row ", i, " should be ones, and zeros behind them");
+      const int64_t* own = heard.data_ptr<int64_t>() + i * heard.size(1);
+      const int64_t frames = std::find(own, own + heard.size(1), 0) - own;
+      require(std::all_of(own, own + frames, [](int64_t m) { return m == 1; }) &&
+                  std::all_of(own + frames, own + heard.size(1), [](int64_t m) { return m == 0; }),
+              Fault::Data, where(), "'", mask, "', row ", i, " should be ones, and zeros behind them");
       auto content = std::make_shared<MediaContent>();
       content->type = MediaType::Audio;
       const int64_t given = frames + spec_.hearing->tail;
       content->shape = {all.size(1), given};
-      const at::Tensor own = at::constant_pad_nd(all[i], {0, spec_.hearing->tail}).narrow(1, 0, given).contiguous();
-      content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
+      const at::Tensor given_MF =
+          at::constant_pad_nd(all[i], {0, spec_.hearing->tail}).narrow(1, 0, given).contiguous();
+      content->values.assign(given_MF.data_ptr<float>(), given_MF.data_ptr<float>() + given_MF.numel());
       put(std::move(content), contents);
     }
   }
@@ -233,6 +243,38 @@ class ProcessedMedia {
     require(first == pixels.size(0), Fault::Data, where(), "'", kind.pixels, "' has ", pixels.size(0),
             " patches, the grids in '", kind.grid, "' take ", first);
   }
+  // Patches [pictures, height x width, numbers] that come line by line, pixel by pixel: as the tower takes them.
+  at::Tensor in_cells(const at::Tensor& patches, int64_t height, int64_t width) const {
+    const VisionSpec& v = spec_.vision;
+    return patches.reshape({-1, height / v.merge, v.merge, width / v.merge, v.merge, v.patch, v.patch, v.channels})
+        .permute({0, 1, 3, 2, 4, 7, 5, 6})
+        .reshape({-1, v.patch_numbers()})
+        .contiguous();
+  }
+  // [pictures, patches, numbers] with [pictures, 2].
+  void add_shaped(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    const char* const name = kKinds[0].pixels;
+    require(has(name) && has(kShapes), Fault::Data, where(), "'", name, "' and '", kShapes, "' belong together; '",
+            has(name) ? kShapes : name, "' is missing");
+    const at::Tensor pixels = file_->tensor(name).to(at::kFloat), shapes = tensor(kShapes, 2, at::kLong);
+    const VisionSpec& v = spec_.vision;
+    require(pixels.dim() == 3 && pixels.size(2) == v.patch_numbers() && pixels.size(0) == shapes.size(0), Fault::Data,
+            where(), "'", name, "' should have the shape [pictures, patches, ", v.patch_numbers(), "] with a row of '",
+            kShapes, "' for each, it has ", shape_text(pixels));
+    for (int64_t i = 0; i < pixels.size(0); ++i) {
+      const int64_t height = shapes[i][0].item<int64_t>(), width = shapes[i][1].item<int64_t>(), most = pixels.size(1);
+      require(height > 0 && width > 0 && height <= most && width <= most && height * width <= most &&
+                  height % v.merge == 0 && width % v.merge == 0,
+              Fault::Data, where(), "'", kShapes, "', row ", i, ": ", height, " x ", width, " of at most ", most,
+              " patches, in whole cells of ", v.merge, ", is wanted");
+      const at::Tensor rows = in_cells(pixels.narrow(0, i, 1).narrow(1, 0, height * width), height, width);
+      auto content = std::make_shared<MediaContent>();
+      content->grid = {1, height, width};
+      content->shape = {rows.size(0), rows.size(1)};
+      content->values.assign(rows.data_ptr<float>(), rows.data_ptr<float>() + rows.numel());
+      put(std::move(content), contents);
+    }
+  }
   // [pictures, patches, numbers] with [pictures, patches, 2]; so many of them in turn are frames of one video.
   void add_placed(const Kind& kind, const char* places, const std::vector<int64_t>& frames,
                   std::vector<std::shared_ptr<const MediaContent>>& contents) const {
@@ -255,14 +297,8 @@ class ProcessedMedia {
       const int64_t width = last[0].item<int64_t>() + 1, height = last[1].item<int64_t>() + 1, m = v.merge;
       require(width * height == patches && width % m == 0 && height % m == 0, Fault::Data, where(), "'", places,
               "', row ", first, ": ", patches, " patches are no ", height, " x ", width, " in whole cells of ", m);
-      const at::Tensor rows = pixels.narrow(0, first, count)
-                                  .narrow(1, 0, patches)
-                                  .mul(2)
-                                  .sub(1)
-                                  .reshape({count, height / m, m, width / m, m, v.patch, v.patch, v.channels})
-                                  .permute({0, 1, 3, 2, 4, 7, 5, 6})
-                                  .reshape({count * patches, -1})
-                                  .contiguous();
+      const at::Tensor rows =
+          in_cells(pixels.narrow(0, first, count).narrow(1, 0, patches).mul(2).sub(1), height, width);
       auto content = std::make_shared<MediaContent>();
       content->type = kind.type;
       content->grid = {count, height, width};

@@ -22,6 +22,7 @@
 #include "run/inference.h"
 #include "run/lora_ga.h"
 #include "run/other_models.h"
+#include "run/own_places.h"
 #include "run/prediction.h"
 #include "run/rank_agreement.h"
 #include "run/reference_model.h"
@@ -403,6 +404,8 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .base_lr = o.lr(),
                    .train = *data.train,
                    .eval = data.eval.get(),
+                   .places = own_places(models, shared.updated),
+                   .in_parts = in_parts,
                    .data_ranks = world.host(),
                    .row_sharers = o.mesh.row_sharers(),
                    .reader = rows.rank(kDataAxes),
@@ -426,10 +429,6 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   if (resumes(o)) {
     const RunState state = read_state(o.folder.resume_from_checkpoint, !o.folder.resume_only_model);
     require_same_state(state, world, o.folder.resume_from_checkpoint);
-    require(!in_parts || o.folder.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
-            o.folder.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
-            " ranks that shared out the model, and the optimizer's state of such a run is for as many again, not for ",
-            world.size(), "; --resume_only_model true goes on from the weights");
     trainer.resume(state, {.optimizer = !o.folder.resume_only_model, .data = !o.folder.ignore_data_skip});
     log_info("resumed from ", o.folder.resume_from_checkpoint);
   }

@@ -139,7 +139,7 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
     const Route* route = &found->second;
     if (!route->methods.count(call.method)) return refused(not_allowed(call, route->methods));
     if (!route->open) spec_.access.check_key(call);
-    if (call.method == "POST" && !route->bytes && !may_be_json(call.header("content-type")))
+    if (call.method == "POST" && !route->bytes && !route->form && !may_be_json(call.header("content-type")))
       throw ApiError(415, str("The body must be JSON, but Content-Type says ",
                               call.header("content-type").substr(0, 100), "; send application/json"));
     const auto unavailable = [](const char* why, int seconds) {

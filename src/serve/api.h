@@ -66,6 +66,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
     bool slow = false;                 // may wait for long: runs on a thread for such requests
     bool awake = false;                // needs an engine that is awake
     bool bytes = false;                // the body is no JSON
+    bool form = false;                 // nor here: it is multipart/form-data, whose values `request` describes
     const char* about = "";
   };
   class Recorded;
@@ -95,6 +96,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
 
   void chat(const Exchange& e);
   void completions(const Exchange& e);
+  void transcriptions(const Exchange& e);
   void embeddings(const Exchange& e);
   void classify(const Exchange& e);
   void pooling(const Exchange& e);

@@ -27,7 +27,9 @@ void Api::openapi(const Exchange& e) {
                {"operationId", lower(method) + path},
                {"responses", {{"200", {{"description", "The answer"}}}, {"4XX", {{"description", "What is wrong"}}}}}};
       if (method == "POST" && route.request)
-        entry["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", route.request()}}}}}};
+        entry["requestBody"] = {
+            {"required", true},
+            {"content", {{route.form ? "multipart/form-data" : "application/json", {{"schema", route.request()}}}}}};
       if (route.bytes)
         entry["requestBody"] = {{"required", true}, {"content", {{"application/octet-stream", Json::object()}}}};
       for (const char* name : route.query) entry["parameters"].push_back(text_parameter(name, "query"));

@@ -8,6 +8,7 @@
 #include "serve/openai_request.h"
 #include "serve/own_requests.h"
 #include "serve/responses_request.h"
+#include "serve/transcription_request.h"
 
 namespace apus {
 
@@ -66,6 +67,13 @@ const Api::Routes& Api::routes() {
         .about = "OpenAI's responses"}},
       {"/v1/responses/{id}",
        {.methods = kept, .handler = &Api::stored_response, .about = "A response that was stored"}},
+      {"/v1/audio/transcriptions",
+       {.methods = post,
+        .handler = &Api::transcriptions,
+        .request = taken<read_transcription_form>,
+        .awake = true,
+        .form = true,
+        .about = "OpenAI's transcriptions: what is said in a sound"}},
       {"/v1/embeddings",
        {.methods = post,
         .handler = &Api::embeddings,

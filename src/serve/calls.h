@@ -49,6 +49,7 @@ struct ChatCall : AnswerCall {
   Json kwargs = Json::object(), documents;
   std::optional<std::string> effort;  // how hard to think; "none": not at all
   bool old_functions = false;         // the request was in OpenAI's older form: so is the answer
+  std::string begin;                  // of the answer, which goes on behind it
   bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
 };
 

@@ -294,7 +294,7 @@ Service::Prompt Service::chat_prompt(const ChatCall& call) const {
   ChatCall shown = call;
   if (!spec_.allow_special_tokens) shown.messages = specials_.marked(call.messages);
   RowMedia media = read_media(shown);
-  const std::string text = render(shown);
+  const std::string text = render(shown) + call.begin;
   if (text.size() / longest_token_ > static_cast<size_t>(most))
     too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
   try {

@@ -318,7 +318,7 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
     if (!o_.loop.save_only_model && own.first) {
       auto kept = p_.optimizer.state();
       if (p_.ranks) kept.merge(p_.ranks->state());
-      write_optimizer(dir, p_.optimizer.kind(), kept, own.number, own.of);
+      write_optimizer(dir, p_.optimizer.kind(), kept, own.number, own.of, p_.in_parts ? &p_.places : nullptr);
     }
     if (!first) return;
     RunState s = state();

@@ -103,6 +103,24 @@ int64_t Trainer::take_other_ranks(const RunState& saved, RunState& mine) const {
   return there;
 }
 
+// The state of what this rank holds, however the run before had shared it out.
+std::map<std::string, at::Tensor> Trainer::own_state(const RunState& saved) const {
+  const GradientSync::Slice own = slice();
+  const auto of = static_cast<size_t>(own.of), number = static_cast<size_t>(own.number);
+  const bool said = !saved.optimizer_places.empty(), as_many = saved.optimizer_slices.size() == of;
+  require(!saved.in_parts || said || (p_.in_parts && as_many), Fault::Usage, "the checkpoint is of ",
+          saved.optimizer_slices.size(),
+          " ranks that shared out the model, and an older build wrote it, which did not "
+          "say how: go on with as many ranks and the same sizes of the mesh, or from the weights alone with "
+          "--resume_only_model true");
+  const bool same = saved.in_parts ? p_.in_parts && as_many &&
+                                         (!said || json_of(saved.optimizer_places.at(number)) == json_of(p_.places))
+                                   : !p_.in_parts;
+  if (same || p_.ranks) return state_slice(saved, own.number, own.of);
+  if (p_.log) log_info("the optimizer's state is put together anew: the model was shared out otherwise");
+  return state_at(saved, p_.places);
+}
+
 void Trainer::resume(const RunState& saved, Resume what) {
   RunState mine = state();
   if (!what.data) mine.exact = saved.exact;
@@ -113,7 +131,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
   if (what.optimizer) {
-    std::map<std::string, at::Tensor> kept = state_slice(saved, slice().number, slice().of);
+    std::map<std::string, at::Tensor> kept = own_state(saved);
     if (p_.ranks) p_.ranks->load(kept);
     std::erase_if(kept, [](const auto& entry) { return RankAllocator::is_state(entry.first); });
     // Saved beside the weights that are meant.

@@ -54,6 +54,9 @@ struct TrainerParts {
   double base_lr;
   SampleSource& train;
   SampleSource* eval = nullptr;
+  // What this rank updates of each parameter, and whether ranks share out the model.
+  StatePlaces places = {};
+  bool in_parts = false;
   Comm& data_ranks;  // of host tensors: counts, decisions
   // So many among them are given the same rows, and share out the tokens of each, or the model: whatever they count
   // together, they count so many times, the number of tokens as the losses.
@@ -122,6 +125,7 @@ class Trainer {
   GradientSync::Slice slice() const;  // this rank's, of the optimizer's state
   // Ranks with rows of their own.
   int64_t readers() const { return p_.data_ranks.size() / (p_.row_sharers * p_.group_sharers); }
+  std::map<std::string, at::Tensor> own_state(const RunState& saved) const;
   int64_t take_other_ranks(const RunState& saved, RunState& mine) const;
   int64_t planned_steps();
   int64_t steps_of(double micro_batches) const;

@@ -133,6 +133,31 @@ TEST(TowerPictures, SlicesOfMiniCpm) {
   }
 }
 
+TEST(TowerPictures, TilesOfLfm2) {
+  const test::ProcessorNumbers golden("towers");
+  size_t most = 0;
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("lfm2_vl/") + number;
+    const auto processor = tower_processor("lfm2_vl", golden.json["lfm2_vl"], {{"image_token_id", 7}});
+    const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+    const auto shapes = golden.values<int64_t>(name + "/shapes");
+    const auto grid = golden.json[name + "/tiles"].get<std::vector<size_t>>();
+    ASSERT_EQ(made.content->grids.size(), shapes.size() / 2) << name;
+    ASSERT_EQ(made.runs.size(), made.content->grids.size());
+    for (size_t i = 0; i < made.runs.size(); ++i) {
+      EXPECT_EQ(made.content->grids[i], (std::array<int64_t, 3>{1, shapes[2 * i], shapes[2 * i + 1]})) << name;
+      EXPECT_EQ(made.runs[i], std::vector<int32_t>(static_cast<size_t>(shapes[2 * i] * shapes[2 * i + 1] / 4), 7));
+    }
+    golden.expect_near(name, made.content->values, test::kPixels);
+    std::string text = "<|image_start|>";
+    for (size_t i = 0; i < grid[0] * grid[1] && grid[0] * grid[1] > 1; ++i)
+      text += str("<|img_row_", i / grid[1] + 1, "_col_", i % grid[1] + 1, "|><image>");
+    EXPECT_EQ(made.text, text + (grid[0] * grid[1] > 1 ? "<|img_thumbnail|>" : "") + "<image><|image_end|>");
+    most = std::max(most, grid[0] * grid[1]);
+  }
+  EXPECT_GT(most, 1u);
+}
+
 TEST(TowerPictures, PatchesAndFramesOfGemma4) {
   const test::ProcessorNumbers golden("towers");
   const auto processor =
@@ -255,6 +280,22 @@ TEST(TowerPictures, VideosOfLlavaOneVision) {
     tower_processor("llava_next", Json::object(), config)->video({{frame}, {0}, 25, 1});
   });
   test::expect_says(refusal, "sees no videos");
+}
+
+TEST(TowerPictures, SoundsOfQwen3Asr) {
+  const test::ProcessorNumbers golden("towers");
+  const Json config = {{"audio_token_id", 7}, {"audio_config", {{"num_mel_bins", 8}}}};
+  const auto processor = tower_processor("qwen3_asr", {{"feature_size", 8}}, config);
+  const std::vector<float> one = golden.values<float>("qwen2_audio/sound");
+  std::vector<float> four;
+  for (int i = 0; i < 4; ++i) four.insert(four.end(), one.begin(), one.end());
+  for (const auto& [name, samples] : {std::pair{"qwen3_asr/short", one}, {"qwen3_asr/long", four}}) {
+    const PreparedMedia made = processor->sound(samples);
+    EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
+    golden.expect_near(name, made.content->values, 5e-5);
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(golden.json[name].get<size_t>(), 7)) << name;
+    EXPECT_EQ(made.text, "<|audio_start|><|audio_pad|><|audio_end|>");
+  }
 }
 
 TEST(TowerPictures, SoundsOfQwen2Audio) {

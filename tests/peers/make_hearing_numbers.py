@@ -16,24 +16,42 @@ from transformers import AutoModelForMultimodalLM
 from make_numbers import asked, loss_of, on_disk, place
 from make_seeing_numbers import LARGEST_GRADIENT, NEW_TOKENS, ROWS, labels_of, random_weights, together
 
-FRAMES = (21, 32, 9)  # of the sounds that are heard
+FRAMES = (21, 32, 9)  # of the sounds that are heard; ten times as many where whole seconds are heard together
+
+
+def tokens_of(config, frames):
+    if hasattr(config.audio_config, "n_window"):
+        chunk = 2 * config.audio_config.n_window
+        return frames // chunk * ((chunk + 7) // 8) + (frames % chunk + 7) // 8
+    return ((frames - 1) // 2 + 1 - 2) // 2 + 1
 
 
 def sound_of(config, number):
     audio = config.audio_config
+    if hasattr(audio, "n_window"):  # in whole chunks, with zeros behind its end
+        chunk, frames = 2 * audio.n_window, 10 * FRAMES[number] + 1
+        mask = (torch.arange(-(-frames // chunk) * chunk) < frames).long()
+        return {"input_features": torch.randn(1, audio.num_mel_bins, len(mask)) * mask, "feature_attention_mask": mask[None]}
     whole = 2 * audio.max_source_positions
     mask = (torch.arange(whole) < FRAMES[number]).long()
     return {"input_features": torch.randn(1, audio.num_mel_bins, whole), "feature_attention_mask": mask[None]}
+
+
+def as_arguments(model, given):
+    """Qwen3-ASR's name of the mask."""
+    if model.config.model_type != "qwen3_asr" or not given:
+        return given
+    return {"input_features": given["input_features"], "input_features_mask": given["feature_attention_mask"]}
 
 
 def rows_of(model, sound):
     """What stands for a sound: that of its tokens, as the model puts it in."""
     inner, made = model.model, []
     frames = int(sound["feature_attention_mask"].sum())
-    count = ((frames - 1) // 2 + 1 - 2) // 2 + 1
+    count = tokens_of(model.config, frames)
     token = model.config.audio_token_id
-    hook = inner.multi_modal_projector.register_forward_hook(lambda m, args, out: made.append(out[0, :count]))
-    inner(input_ids=torch.tensor([[3] + [token] * count]), attention_mask=torch.ones(1, count + 1, dtype=torch.long), use_cache=False, **sound)
+    hook = inner.multi_modal_projector.register_forward_hook(lambda m, args, out: made.append(out if out.dim() == 2 else out[0, :count]))
+    inner(input_ids=torch.tensor([[3] + [token] * count]), attention_mask=torch.ones(1, count + 1, dtype=torch.long), use_cache=False, **as_arguments(model, sound))
     hook.remove()
     return made[0]
 
@@ -41,7 +59,7 @@ def rows_of(model, sound):
 def run(model, row, sounds):
     last = []
     hook = model.get_output_embeddings().register_forward_pre_hook(lambda m, args: last.append(args[0]))
-    out = model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **together(sounds))
+    out = model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **as_arguments(model, together(sounds)))
     hook.remove()
     return out.logits[0], last[0][0]
 

@@ -22,10 +22,13 @@ from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImagePr
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil, smart_resize
 from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
 from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
+from transformers.models.qwen3_asr.feature_extraction_qwen3_asr import Qwen3ASRFeatureExtractor
+from transformers.models.qwen3_asr.modeling_qwen3_asr import _get_feat_extract_output_lengths
 from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
@@ -102,6 +105,22 @@ def add_minicpm(tensors, numbers):
         numbers[f"minicpmv4_6/{i}/slices"] = [int(n) for n in made["grids"][0]]
 
 
+def add_lfm2(tensors, numbers):
+    """Tiles of a picture and all of it as rows of patches, in blocks of 2 x 2 and colour by colour, and the lines and columns of each."""
+    said = {"encoder_patch_size": 4, "downsample_factor": 2, "tile_size": 16, "min_image_tokens": 2, "max_image_tokens": 6, "min_tiles": 2,
+            "max_tiles": 6, "max_pixels_tolerance": 2.0}
+    processor = Lfm2VlImageProcessor(**said)
+    numbers["lfm2_vl"] = {k: v for k, v in {**processor.to_dict(), **said}.items() if k in said or k in ("image_mean", "image_std", "resample")}
+    for i in range(len(SIZES)):
+        made = processor([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="pt", return_row_col_info=True)
+        rows, shapes = [], made["spatial_shapes"]
+        for patches, (high, wide) in zip(made["pixel_values"].float(), shapes.tolist()):
+            own = patches[: high * wide].reshape(high // 2, 2, wide // 2, 2, 4, 4, 3)
+            rows.append(own.permute(0, 2, 1, 3, 6, 4, 5).reshape(high * wide, -1))
+        tensors[f"lfm2_vl/{i}"], tensors[f"lfm2_vl/{i}/shapes"] = torch.cat(rows).contiguous(), shapes.long().contiguous()
+        numbers[f"lfm2_vl/{i}/tiles"] = [int(made["image_rows"][0]), int(made["image_cols"][0])]
+
+
 def main():
     random, tensors, numbers = np.random.default_rng(11), {}, {}
     for i, (width, height) in enumerate(SIZES):
@@ -139,6 +158,7 @@ def main():
     numbers["frames/glm4v"] = [[total, rate, frames(total, rate)] for total, rate in ((1, 25), (7, 30), (40, 24), (100, 29.97), (9000, 25))]
     add_smolvlm(tensors, numbers)
     add_minicpm(tensors, numbers)
+    add_lfm2(tensors, numbers)
     add_gemma4(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
@@ -148,6 +168,12 @@ def main():
     tensors["qwen2_audio/sound"] = torch.from_numpy(sound)
     tensors["qwen2_audio/mel"] = torch.from_numpy(heard["input_features"][0, :, :frames + 2]).contiguous()
     numbers["qwen2_audio"] = {"frames": frames, "tokens": ((frames - 1) // 2 + 1 - 2) // 2 + 1}
+    # Qwen3-ASR: of less than half a second, and of more than one.
+    for name, samples in (("short", sound), ("long", np.tile(sound, 4))):
+        made = Qwen3ASRFeatureExtractor(feature_size=8)(samples, sampling_rate=16000, return_tensors="np", padding="longest", return_attention_mask=True)
+        frames = int(made["attention_mask"].sum())
+        tensors[f"qwen3_asr/{name}"] = torch.from_numpy(np.asarray(made["input_features"])[0, :, :frames]).contiguous()
+        numbers[f"qwen3_asr/{name}"] = int(_get_feat_extract_output_lengths(torch.tensor(frames)))
     numbers = json.loads(json.dumps(numbers, default=lambda v: int(v) if hasattr(v, "__index__") else dict(v)))
     save_file(tensors, os.path.join(sys.argv[1], "towers.safetensors"))
     with open(os.path.join(sys.argv[1], "towers.json"), "w", encoding="utf-8") as file:

@@ -118,6 +118,11 @@ def pictures_of(config, number):
     vision, size = config.vision_config, SIZES[number]
     if config.model_type == "gemma4":
         return dict(zip(("pixel_values", "image_position_ids"), placed_patches(vision, 1, *size)))
+    if config.model_type == "lfm2_vl":  # filled up to 24 patches
+        pixels, (height, width) = torch.zeros(1, 24, 3 * vision.patch_size ** 2), size
+        pixels[:, :height * width] = torch.randn(height * width, pixels.shape[2])
+        mask = (torch.arange(24) < height * width).int()
+        return {"pixel_values": pixels, "spatial_shapes": torch.tensor([size]), "pixel_attention_mask": mask[None]}
     if has_grids(config):
         more = 2 if merge_of(vision) == 4 else 1
         return dict(zip(("pixel_values", "image_grid_thw"), patches_of(config, 1, *(more * n for n in size))))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/spec/read_tower.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -61,7 +62,7 @@ VisionSpec read_square(const Config& v, const TowerDefaults& d) {
   return s;
 }
 
-VisionSpec read_siglip(const Config& v) {
+VisionSpec read_headless_siglip(const Config& v) {
   VisionSpec s = read_square(v, {768, 3072, 12, 12, 224, 16, "gelu_pytorch_tanh", 1e-6});
   s.patch_bias = true;
   require(!v.flag("vision_use_head", true), Fault::Model,
@@ -92,6 +93,17 @@ VisionSpec read_minicpm_tower(const Config& v, int64_t halved_behind) {
   s.tile = 0, s.table_form = TableForm::Nearest, s.merge = 4, s.halved_behind = halved_behind;
   require(halved_behind >= 0 && halved_behind < s.layers, Fault::Model, "config.json: insert_layer_id ", halved_behind,
           " is none of the tower's ", s.layers, " layers");
+  use_last_norm(s);
+  return s;
+}
+
+VisionSpec read_siglip2_tower(const Config& v) {
+  VisionSpec s = read_headless_siglip(v);
+  const int64_t places = v.integer("num_patches", 256);
+  s.table_side = static_cast<int64_t>(std::sqrt(static_cast<double>(std::max<int64_t>(places, 0))));
+  require(s.table_side > 0 && s.table_side * s.table_side == places, Fault::Model,
+          "config.json: vision_config: num_patches ", places, " are no square");
+  s.tile = 0, s.table_form = TableForm::Covered, s.patch_by_pixel = true;
   use_last_norm(s);
   return s;
 }
@@ -157,7 +169,7 @@ VisionSpec read_pixtral(const Config& v) {
 using TowerReader = VisionSpec (*)(const Config&);
 const std::map<std::string, TowerReader>& tower_readers() {
   static const std::map<std::string, TowerReader> all = {
-      {"siglip_vision_model", read_siglip}, {"clip_vision_model", read_clip}, {"pixtral", read_pixtral}};
+      {"siglip_vision_model", read_headless_siglip}, {"clip_vision_model", read_clip}, {"pixtral", read_pixtral}};
   return all;
 }
 

@@ -147,4 +147,54 @@ TablePlaces table_cubic(const std::vector<Grid>& grids, int64_t merge, int64_t t
   return out;
 }
 
+namespace {
+// The first entry that each of `count` places along a side covers, and the shares of that and of those behind it.
+struct CoveredLine {
+  CoveredLine(int64_t table_side, int64_t count) {
+    const float scale = static_cast<float>(table_side) / static_cast<float>(count), reach = std::max(scale, 1.0F);
+    for (int64_t i = 0; i < count; ++i) {
+      const float centre = scale * (static_cast<float>(i) + 0.5F) - 0.5F;
+      first.push_back(std::max<int64_t>(0, static_cast<int64_t>(std::floor(centre - reach)) + 1));
+      std::vector<float>& own = share.emplace_back();
+      float sum = 0;
+      for (int64_t at = first.back(); at < table_side && static_cast<float>(at) < centre + reach; ++at) {
+        own.push_back(1 - std::abs(static_cast<float>(at) - centre) / reach);
+        sum += own.back();
+      }
+      for (float& each : own) each /= sum;
+      most = std::max(most, own.size());
+    }
+  }
+  std::vector<int64_t> first;
+  std::vector<std::vector<float>> share;
+  size_t most = 0;
+};
+}  // namespace
+
+TablePlaces table_covered(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+  std::vector<std::pair<CoveredLine, CoveredLine>> lines;
+  size_t high = 1, wide = 1;
+  for (const Grid& g : grids) {
+    const auto& [down, along] = lines.emplace_back(CoveredLine(table_side, g[1]), CoveredLine(table_side, g[2]));
+    high = std::max(high, down.most), wide = std::max(wide, along.most);
+  }
+  TablePlaces out{std::vector<std::vector<int64_t>>(high * wide), std::vector<std::vector<float>>(high * wide)};
+  for (size_t n = 0; n < grids.size(); ++n) {
+    const CoveredLine &down = lines[n].first, &along = lines[n].second;
+    for (int64_t f = 0; f < grids[n][0]; ++f)
+      each_patch(grids[n], merge, [&](int64_t row, int64_t column) {
+        const auto r = static_cast<size_t>(row), c = static_cast<size_t>(column);
+        for (size_t k = 0; k < high * wide; ++k) {
+          const size_t y = k / wide, x = k % wide;
+          const bool covers = y < down.share[r].size() && x < along.share[c].size();
+          out.entry[k].push_back(covers ? (down.first[r] + static_cast<int64_t>(y)) * table_side + along.first[c] +
+                                              static_cast<int64_t>(x)
+                                        : 0);
+          out.share[k].push_back(covers ? down.share[r][y] * along.share[c][x] : 0);
+        }
+      });
+  }
+  return out;
+}
+
 }  // namespace apus

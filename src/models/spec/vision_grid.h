@@ -43,5 +43,7 @@ TablePlaces table_linear(const std::vector<Grid>& grids, int64_t merge, int64_t 
 // Up to sixteen, by a cubic that bends by -0.75; the table's edges are the image's edges. Entries of which no patch has
 // a share are left out: of an image of the table's size one remains.
 TablePlaces table_cubic(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
+// As many as the widest patch covers; the table's edges are the image's edges.
+TablePlaces table_covered(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
 
 }  // namespace apus

@@ -261,9 +261,10 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
     const at::Tensor entry = nearest_in_table(grids, spec_.merge, spec_.table_side).to(x_ND.device());
     return x_ND + at::index_select(positions_->weight(), 0, entry);
   }
-  const auto read = spec_.table_form == TableForm::Cubic    ? table_cubic
-                    : spec_.table_form == TableForm::Linear ? table_linear
-                                                            : table_corners;
+  const auto read = spec_.table_form == TableForm::Cubic     ? table_cubic
+                    : spec_.table_form == TableForm::Linear  ? table_linear
+                    : spec_.table_form == TableForm::Covered ? table_covered
+                                                             : table_corners;
   const TablePlaces places = read(grids, spec_.merge, spec_.table_side);
   const at::Tensor all = positions_ ? positions_->weight().reshape({-1, spec_.width}) : first_and_positions_->data[0];
   const at::Tensor table = all.narrow(0, first_ ? 1 : 0, spec_.table_side * spec_.table_side);

@@ -75,27 +75,27 @@ void ShardingOptions::fields(OptionTable& v) {
   v("tensor_model_parallel_size", tensor_model_parallel_size,
     "so many processes share out the model's matrices: heads of attention, feed-forward, vocabulary")
       .at_least(1)
-      .must_match();
+      .noted();
   v("expert_model_parallel_size", expert_model_parallel_size,
     "so many processes share out the experts of each layer, and send each other the tokens that meet them")
       .at_least(1)
-      .must_match();
+      .noted();
   v("pipeline_model_parallel_size", pipeline_model_parallel_size,
     "so many processes share out the layers: each runs some of them, one process behind the other")
       .at_least(1)
       .at_most(kMostStages)
-      .must_match();
+      .noted();
   v("decoder_first_pipeline_num_layers", decoder_first_pipeline_num_layers,
     "layers of the first pipeline stage, instead of as many as the others have")
       .at_least(1)
-      .must_match();
+      .noted();
   v("decoder_last_pipeline_num_layers", decoder_last_pipeline_num_layers,
     "layers of the last pipeline stage, which has the head")
       .at_least(1)
-      .must_match();
+      .noted();
   v("pipeline_model_parallel_layout", pipeline_model_parallel_layout,
     "the layers of each: 6,7,7,4; or as Megatron writes it, \"Et*6|t*7|t*7|t*4L\"")
-      .must_match();
+      .noted();
   v("shard_group_size", shard_group_size,
     "with zero3, full_shard or hybrid_shard: so many processes share out the weights, and each group of so many holds "
     "all; weights then travel within a group alone")
