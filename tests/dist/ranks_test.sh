@@ -425,6 +425,33 @@ experts)  # mixtures: matrices, experts or both shared out; full, LoRA and DoRA 
   [ $code = 2 ] || fail "fewer ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=4"
   ;;
+meshes)  # a checkpoint of any mesh goes on under any other, with the optimizer's state
+  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  mv model dense
+  # NAME SHARERS RANKS FLAGS...
+  meshes=("one 1 1" "tensor 2 2 --tensor_model_parallel_size 2" "stages 2 2 --pipeline_model_parallel_size 2"
+    "both 2 4 --tensor_model_parallel_size 2 --deepspeed zero1" "zero3 1 2 --deepspeed zero3" "rows 2 4 --tensor_model_parallel_size 2 --deepspeed zero3")
+  run() {  # run OUT MESH FLAGS...
+    local out=$1 mesh
+    read -ra mesh <<<"$2"
+    shift 2
+    sharers=${mesh[1]} train "${mesh[2]}" cpu "$out" --tuner_type full --max_steps 4 --save_steps 2 --split_dataset_ratio 0 "${mesh[@]:3}" "$@" || { cat "$out.log" >&2; fail "$out"; }
+  }
+  for kind in dense mixture; do
+    rm -rf model && cp -r $kind model
+    [ $kind = dense ] || meshes[5]="experts 1 2 --expert_model_parallel_size 2"
+    for mesh in "${meshes[@]}"; do run $kind-${mesh%% *} "$mesh"; done
+    for ((i = 0; i < 6; i++)); do
+      from=${meshes[i]%% *} to=${meshes[(i + 1) % 6]}
+      run $kind-$from-on "$to" --resume_from_checkpoint $kind-$from/checkpoint-2
+      alike $kind-one $kind-$from-on 2 || fail "$kind: from $from to ${to%% *}: other losses"
+    done
+    says $kind-tensor-on.log "the optimizer's state is put together anew"
+  done
+  run blocks "${meshes[1]}" --optim adamw_8bit
+  sharers=1 train 1 cpu blocks-on --tuner_type full --optim adamw_8bit --max_steps 4 --split_dataset_ratio 0 --resume_from_checkpoint blocks/checkpoint-2 && fail "blocks were divided"
+  says blocks-on.log "not of its parameter's shape, and cannot be divided otherwise"
+  ;;
 quantised)  # weights that are held quantised, cut in every way: a checkpoint's own, and those that are made as they are read
   run() { local sharers=$1 ranks=$2 out=$3; shift 3; train "$ranks" cpu "$out" --max_steps 4 --save_steps 4 --lora_dropout 0 "$@" || { cat "$out.log" >&2; fail "$out"; }; }
   "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
