@@ -75,8 +75,8 @@ struct VisionNames {
 enum class CellForm { Joined, ByNumber, Mean };
 
 // How a table of positions is spread over a picture: from the four entries around a patch, corners on corners; from
-// four or sixteen of them, edges on edges; the one entry that a patch's beginning lies in; from all that a patch covers,
-// the nearer the more. Axes: not at all, there being one table for columns and one for lines.
+// four or sixteen of them, edges on edges; the one entry that a patch's beginning lies in; from all that a patch
+// covers, the nearer the more. Axes: not at all, there being one table for columns and one for lines.
 enum class TableForm { Corners, Linear, Cubic, Nearest, Covered, Axes };
 
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
