@@ -280,7 +280,10 @@ void write_q6_k(const float* x, const float* importance, std::byte* b) {
   }
   for (int a = 0; a < 2; ++a)
     for (int l = 0; l < 32; ++l) {
-      const auto at = [&](int s) { return level[static_cast<size_t>(128 * a + 32 * s + l)] + 32; };
+      const auto at = [&](int s) {
+        const int place = 128 * a + 32 * s + l;
+        return level[static_cast<size_t>(place)] + 32;
+      };
       put(b, 64 * a + l, (at(0) & 15) | (at(2) & 15) << 4);
       put(b, 64 * a + 32 + l, (at(1) & 15) | (at(3) & 15) << 4);
       put(b, 128 + 32 * a + l, at(0) >> 4 | (at(1) >> 4) << 2 | (at(2) >> 4) << 4 | (at(3) >> 4) << 6);

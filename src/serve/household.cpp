@@ -7,6 +7,7 @@
 #include "base/assets.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "serve/form_data.h"
 #include "serve/ollama_answer.h"
 #include "serve/ollama_request.h"
 
@@ -25,6 +26,11 @@ Asked asked_of(const HttpCall& call) {
   const std::string key = "model=";
   if (const size_t at = call.query.find(key); call.method != "POST" && at != std::string::npos)
     return {call.query.substr(at + key.size(), call.query.find('&', at) - at - key.size()), false};
+  if (const std::string type = call.header("content-type"); is_form_data(type)) {
+    for (const FormPart& part : read_form_data(type, call.body))
+      if (part.name == "model") return {std::string(part.value), false};
+    return {};
+  }
   const Json body = Json::parse(call.body, nullptr, /*allow_exceptions=*/false);
   if (!body.is_object()) return {};
   Asked out;

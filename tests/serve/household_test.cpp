@@ -114,6 +114,22 @@ TEST_F(HouseholdTest, OllamasClientSendsAModelAway) {
   EXPECT_EQ(log.back(), "-a");
 }
 
+TEST_F(HouseholdTest, AFormNamesItsModel) {
+  Household house(spec());
+  auto call = std::make_shared<HttpCall>();
+  call->method = "POST", call->path = call->target = "/v1/audio/transcriptions", call->id = "test";
+  call->headers["content-type"] = "multipart/form-data; boundary=b";
+  call->body = "--b\r\nContent-Disposition: form-data; name=model\r\n\r\nb\r\n--b--\r\n";
+  const auto reply = std::make_shared<Waiting>();
+  auto answer = std::async(std::launch::async, [&] {
+    house.serve(call, reply);
+    return reply->wait();
+  });
+  while (answer.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready) house.look();
+  EXPECT_NE(answer.get().body.find("'file'"), std::string::npos) << "the model's own server misses the sound";
+  EXPECT_EQ(log, std::vector<std::string>{"+b"});
+}
+
 TEST(HouseholdFolder, NamesAndCommands) {
   const test::Folder folder;
   for (const char* dir : {"plain", "owner/name", "tuned", "empty"})
