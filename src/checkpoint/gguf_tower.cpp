@@ -17,6 +17,9 @@ void add_pixels(GgufSettingsWriter& out, const Json& preprocessor) {
                                    {"image_std", std::vector<double>{0.26862954, 0.26130258, 0.27577711}}})
     out.own(std::string("vision.") + key,
             GgufValue::list(GgufKind::F32, preprocessor.is_object() ? preprocessor.value(key, usual) : usual));
+  const Json size = preprocessor.is_object() ? preprocessor.value("size", Json::object()) : Json::object();
+  if (size.is_object() && size.contains("longest_edge") && size["longest_edge"].is_number_integer())
+    out.whole("vision.preproc_image_size", size["longest_edge"].get<int64_t>());
 }
 
 // What both say of the tower must be one thing.

@@ -56,6 +56,11 @@ Json preprocessor_of_tower(const GgufHeader& tower) {
   Json out = Json::object();
   for (const char* key : {"image_mean", "image_std"})
     if (const auto numbers = clip.numbers((std::string("vision.") + key).c_str()); !numbers.empty()) out[key] = numbers;
+  // Of those that are cut into tiles: the longer side of all of it.
+  if (const auto longest = clip.integer("vision.preproc_image_size")) {
+    out["size"] = {{"longest_edge", *longest}};
+    out["max_image_size"] = {{"longest_edge", clip.needed("vision.image_size")}};
+  }
   return out;
 }
 

@@ -286,7 +286,8 @@ void read_sound(SoundRequest& request) {
     check(got, "its samples cannot be read");
     for (int i = 0; i < got; ++i) {
       double sum = 0;
-      for (int c = 0; c < channels; ++c) sum += planes[static_cast<size_t>(i * channels + c)];
+      for (int c = 0; c < channels; ++c)
+        sum += planes[static_cast<size_t>(i) * static_cast<size_t>(channels) + static_cast<size_t>(c)];
       request.samples.push_back(std::isfinite(sum) ? static_cast<float>(sum / channels) : 0);
     }
     if (static_cast<double>(request.samples.size()) > request.most_seconds * rate)
