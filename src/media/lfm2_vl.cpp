@@ -68,12 +68,9 @@ class Lfm2Processor final : public MediaProcessor {
     const auto tiles = static_cast<size_t>(grid.rows * grid.columns);
     auto content = std::make_shared<MediaContent>();
     PreparedMedia out{content, "<|image_start|>", token_, {}};
+    const std::vector<int64_t> tokens = fill_with_pictures(*content, pictures, form_, scale_, "lfm2");
     for (size_t i = 0; i < pictures.size(); ++i) {
-      PatchGrid own;
-      const std::vector<float> values = patch_rows({pictures[i]}, form_, scale_, own);
-      content->values.insert(content->values.end(), values.begin(), values.end());
-      content->grids.push_back({own.time, own.height, own.width});
-      out.runs.emplace_back(static_cast<size_t>(own.patches() / (form_.merge * form_.merge)), token_);
+      out.runs.emplace_back(static_cast<size_t>(tokens[i]), token_);
       const auto number = static_cast<int64_t>(i);
       if (tiles > 1 && i < tiles)
         out.text += str("<|img_row_", number / grid.columns + 1, "_col_", number % grid.columns + 1, "|>");
@@ -82,9 +79,6 @@ class Lfm2Processor final : public MediaProcessor {
       out.text += "<image>";
     }
     out.text += "<|image_end|>";
-    content->grid = content->grids[0];
-    content->shape = {std::ssize(content->values) / form_.numbers(), form_.numbers()};
-    content->digest = content_digest(*content, str("lfm2 ", form_.patch, " ", form_text(scale_)), pictures);
     return out;
   }
 

@@ -67,19 +67,13 @@ class MiniCpmProcessor : public MediaProcessor {
     const TileGrid grid = slices_of({image.width, image.height});
     auto content = std::make_shared<MediaContent>();
     PreparedMedia out{content, "<image><|image_pad|></image>", token_, {}};
+    const std::vector<int64_t> tokens = fill_with_pictures(*content, pictures, form_, scale_, "minicpm");
     for (size_t i = 0; i < pictures.size(); ++i) {
-      PatchGrid own;
-      const std::vector<float> values = patch_rows({pictures[i]}, form_, scale_, own);
-      content->values.insert(content->values.end(), values.begin(), values.end());
-      content->grids.push_back({own.time, own.height, own.width});
-      out.runs.emplace_back(static_cast<size_t>(own.patches() / (form_.merge * form_.merge)), token_);
+      out.runs.emplace_back(static_cast<size_t>(tokens[i]), token_);
       if (i == 0) continue;
       const bool begins_line = i > 1 && (static_cast<int64_t>(i) - 1) % grid.columns == 0;
       out.text += str(begins_line ? "\n" : "", "<slice><|image_pad|></slice>");
     }
-    content->grid = content->grids[0];
-    content->shape = {std::ssize(content->values) / form_.numbers(), form_.numbers()};
-    content->digest = content_digest(*content, str("minicpm ", form_.patch, " ", form_text(scale_)), pictures);
     return out;
   }
 

@@ -88,4 +88,20 @@ int64_t fill_with_patches(MediaContent& content, const std::vector<Image>& pictu
   return grid.patches() / (form.merge * form.merge);
 }
 
+std::vector<int64_t> fill_with_pictures(MediaContent& content, const std::vector<Image>& pictures,
+                                        const PatchForm& form, const PixelScale& scale, const char* family) {
+  std::vector<int64_t> tokens;
+  for (const Image& picture : pictures) {
+    PatchGrid grid;
+    const std::vector<float> values = patch_rows({picture}, form, scale, grid);
+    content.values.insert(content.values.end(), values.begin(), values.end());
+    content.grids.push_back({grid.time, grid.height, grid.width});
+    tokens.push_back(grid.patches() / (form.merge * form.merge));
+  }
+  content.grid = content.grids[0];
+  content.shape = {std::ssize(content.values) / form.numbers(), form.numbers()};
+  content.digest = content_digest(content, str(family, ' ', form.patch, ' ', form_text(scale)), pictures);
+  return tokens;
+}
+
 }  // namespace apus

@@ -26,6 +26,10 @@ std::string form_text(const PixelScale& scale);
 int64_t fill_with_patches(MediaContent& content, const std::vector<Image>& pictures, const PatchForm& form,
                           const PixelScale& scale, const char* family);
 
+// The same of pictures that each have a size of their own: how many tokens stand for each.
+std::vector<int64_t> fill_with_pictures(MediaContent& content, const std::vector<Image>& pictures,
+                                        const PatchForm& form, const PixelScale& scale, const char* family);
+
 inline constexpr PixelScale kHalfScale{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
 inline constexpr PixelScale kClipScale{{0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}};
 inline constexpr PixelScale kImageNetScale{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};

@@ -90,7 +90,7 @@ Value power(Heap& heap, const Value& a, const Value& b) {
     return result;
   }
   const Big base = to_big(a);
-  if (base == 0 || base == 1 || base == -1) {
+  if (base >= -1 && base <= 1) {
     const bool odd = b.is(Kind::BigInt) ? big_is_odd(b) : small(b) % 2 != 0;
     const bool zero = !b.is(Kind::BigInt) && small(b) == 0;
     return static_cast<int64_t>(zero ? 1 : base == -1 && !odd ? 1 : static_cast<int>(base));
