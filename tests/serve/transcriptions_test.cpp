@@ -20,7 +20,7 @@ std::string part(const std::string& head, const std::string& value) {
 const std::string kEnd = "--x y--\r\n";
 
 TEST(FormData, PartsAreFoundWhateverTheyHold) {
-  const std::string bytes("RIFF\0\r\n--x\r\n\r\n", 16),
+  const std::string bytes("RIFF\0\r\n--x\r\n\r\n", 14),
       body = part("name=model", "tiny") + part("filename=\"a;\\\"b\\\".wav\"; name=\"file\"", bytes) +
              part("name=\"empty\"", "") + kEnd;
   const auto parts = read_form_data(kType, body);
