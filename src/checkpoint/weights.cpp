@@ -251,16 +251,18 @@ Own own_of(const OnDisk& from) {
   return {first * each, (first + count) * each, mine};
 }
 
+at::Tensor part_of(const at::Tensor& matrix, const quant::Cutout& mine) {
+  return matrix.narrow(0, mine.row, mine.shape.rows).narrow(1, mine.column, mine.shape.columns);
+}
+
 // This rank's part of one of them, for products: quantised where it is.
 at::Tensor held_tensor(const OnDisk& from, size_t i, const quant::Cutout& mine, const TensorFolder& source,
                        const LoadOptions& options) {
   const std::string& layer = from.quantised_layer[i];
   const c10::Device device = device_of(from.name, options);
   if (layer.empty()) {
-    const at::Tensor part = plain_tensor(from, i, source, options)
-                                .narrow(0, mine.row, mine.shape.rows)
-                                .narrow(1, mine.column, mine.shape.columns),
-                     plain = brought(part.contiguous(), device, options.dtype, /*own=*/true);
+    const at::Tensor part = part_of(plain_tensor(from, i, source, options), mine),
+                     plain = brought(part, device, options.dtype, /*own=*/true);
     source.forget(from.tensors[i].name);
     return plain;
   }
@@ -336,15 +338,12 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
     if (!p.mapped) source.forget(tensors[0].name);
     return;
   }
-  const int64_t each = static_cast<int64_t>(tensors.size()) / p.full[0];  // pieces of an expert
-  const Range experts = p.part[0], &out = p.part[p.part.size() - 2], &in = p.part.back();
-  p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
-  at::Tensor rows = p.data.view({experts.size * each, out.size, in.size});
-  for (int64_t i = 0; i < rows.size(0); ++i) {
-    const auto piece = static_cast<size_t>(experts.begin * each + i);
-    const at::Tensor whole = plain_tensor(from, piece, source, options);
-    rows[i].copy_(whole.narrow(0, out.begin, out.size).narrow(1, in.begin, in.size));
-    source.forget(tensors[piece].name);
+  const auto [first, end, mine] = own_of(from);
+  p.data = at::empty(local, at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
+  at::Tensor rows = p.data.view({static_cast<int64_t>(end - first), mine.shape.rows, mine.shape.columns});
+  for (size_t i = first; i < end; ++i) {
+    rows[static_cast<int64_t>(i - first)].copy_(part_of(plain_tensor(from, i, source, options), mine));
+    source.forget(tensors[i].name);
   }
 }
 

@@ -83,8 +83,7 @@ class Idefics3Processor : public MediaProcessor {
     const ImageSize size = seen_size({image.width, image.height});
     const Image whole = resized(first, size.width, size.height, filter_);
     std::vector<Image> out;
-    for (int64_t y = 0; y < size.height; y += side_)
-      for (int64_t x = 0; x < size.width; x += side_) out.push_back(cropped(whole, x, y, side_, side_));
+    add_tiles(whole, side_, side_, out);
     if (out.size() > 1) out.push_back(resized(whole, side_, side_, filter_));
     return out;
   }

@@ -104,9 +104,7 @@ class InternVlProcessor : public MediaProcessor {
     const TileGrid grid = tile_grid({image.width, image.height}, least, most, side_);
     const Image whole = resized(image, grid.columns * side_, grid.rows * side_, filter_);
     std::vector<Image> out;
-    for (int64_t row = 0; row < grid.rows; ++row)
-      for (int64_t column = 0; column < grid.columns; ++column)
-        out.push_back(cropped(whole, column * side_, row * side_, side_, side_));
+    add_tiles(whole, side_, side_, out);
     if (out.size() > 1) out.push_back(resized(image, side_, side_, filter_));
     return out;
   }

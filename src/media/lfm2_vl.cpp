@@ -52,10 +52,7 @@ class Lfm2Processor final : public MediaProcessor {
     const TileGrid grid = tiles_of(size);
     std::vector<Image> out;
     if (grid.rows * grid.columns > 1) {
-      const Image large = resized_as_torch(image, grid.columns * side_, grid.rows * side_, filter_);
-      for (int64_t row = 0; row < grid.rows; ++row)
-        for (int64_t column = 0; column < grid.columns; ++column)
-          out.push_back(cropped(large, column * side_, row * side_, side_, side_));
+      add_tiles(resized_as_torch(image, grid.columns * side_, grid.rows * side_, filter_), side_, side_, out);
       if (!whole_too_) return out;
     }
     out.push_back(resized_as_torch(image, whole.width, whole.height, filter_));

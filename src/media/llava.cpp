@@ -66,9 +66,7 @@ class MosaicProcessor : public MediaProcessor {
     const Image large = laid_on(resized(image, size.width, size.height, filter_), ground,
                                 (ground.width - size.width) / 2, (ground.height - size.height) / 2, {});
     std::vector<Image> out{resized(image, form_.side, form_.side, filter_)};
-    for (int64_t y = 0; y < ground.height; y += form_.side)
-      for (int64_t x = 0; x < ground.width; x += form_.side)
-        out.push_back(cropped(large, x, y, form_.side, form_.side));
+    add_tiles(large, form_.side, form_.side, out);
     return out;
   }
   PreparedMedia prepared_image(const Image& image) const override {

@@ -56,9 +56,7 @@ class MiniCpmProcessor : public MediaProcessor {
     if (!sliced) return out;
     const ImageSize all = sliced_size(size, grid);
     const Image large = resized(image, all.width, all.height, filter_);
-    const int64_t width = all.width / grid.columns, height = all.height / grid.rows;
-    for (int64_t y = 0; y < all.height; y += height)
-      for (int64_t x = 0; x < all.width; x += width) out.push_back(cropped(large, x, y, width, height));
+    add_tiles(large, all.width / grid.columns, all.height / grid.rows, out);
     return out;
   }
 

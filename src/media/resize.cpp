@@ -181,4 +181,9 @@ Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int6
   return out;
 }
 
+void add_tiles(const Image& whole, int64_t width, int64_t height, std::vector<Image>& out) {
+  for (int64_t y = 0; y < whole.height; y += height)
+    for (int64_t x = 0; x < whole.width; x += width) out.push_back(cropped(whole, x, y, width, height));
+}
+
 }  // namespace apus

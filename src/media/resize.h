@@ -19,5 +19,7 @@ Image resized_as_torch(const Image& image, int64_t width, int64_t height, Filter
 Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter);
 
 Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height);
+// Parts of this size, of which the whole consists, line by line.
+void add_tiles(const Image& whole, int64_t width, int64_t height, std::vector<Image>& out);
 
 }  // namespace apus

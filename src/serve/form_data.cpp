@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "serve/api_error.h"
+#include "serve/http_text.h"
 
 namespace apus {
 
@@ -11,12 +12,6 @@ namespace {
 
 constexpr std::string_view kType = "multipart/form-data";
 constexpr size_t kMostFormParts = 64, kLongestBoundary = 70, kLongestHead = 4096;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
 
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -30,7 +25,7 @@ std::string parameter(std::string_view header, const std::string& name) {
   while (at != std::string_view::npos && at < header.size()) {
     const size_t equals = header.find('=', ++at);
     if (equals == std::string_view::npos) return "";
-    const bool wanted = lower(trimmed(header.substr(at, equals - at))) == name;
+    const bool wanted = lower(std::string(trimmed(header.substr(at, equals - at)))) == name;
     std::string value;
     at = equals + 1;
     if (at < header.size() && header[at] == '"') {
@@ -57,7 +52,7 @@ FormPart head_of(std::string_view lines) {
     const std::string_view line = lines.substr(0, end);
     lines.remove_prefix(std::min(end + 2, lines.size()));
     const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || lower(line.substr(0, colon)) != "content-disposition") continue;
+    if (colon == std::string_view::npos || lower(std::string(line.substr(0, colon))) != "content-disposition") continue;
     part.name = parameter(line.substr(colon + 1), "name"), part.file = parameter(line.substr(colon + 1), "filename");
   }
   return part;
@@ -68,7 +63,7 @@ FormPart head_of(std::string_view lines) {
 }  // namespace
 
 bool is_form_data(std::string_view content_type) {
-  return lower(trimmed(content_type.substr(0, content_type.find(';')))) == kType;
+  return lower(std::string(trimmed(content_type.substr(0, content_type.find(';'))))) == kType;
 }
 
 std::vector<FormPart> read_form_data(std::string_view content_type, std::string_view body) {

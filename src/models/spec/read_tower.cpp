@@ -62,7 +62,7 @@ VisionSpec read_square(const Config& v, const TowerDefaults& d) {
   return s;
 }
 
-VisionSpec read_headless_siglip(const Config& v) {
+VisionSpec read_siglip(const Config& v) {
   VisionSpec s = read_square(v, {768, 3072, 12, 12, 224, 16, "gelu_pytorch_tanh", 1e-6});
   s.patch_bias = true;
   require(!v.flag("vision_use_head", true), Fault::Model,
@@ -98,7 +98,7 @@ VisionSpec read_minicpm_tower(const Config& v, int64_t halved_behind) {
 }
 
 VisionSpec read_siglip2_tower(const Config& v) {
-  VisionSpec s = read_headless_siglip(v);
+  VisionSpec s = read_siglip(v);
   const int64_t places = v.integer("num_patches", 256);
   s.table_side = static_cast<int64_t>(std::sqrt(static_cast<double>(std::max<int64_t>(places, 0))));
   require(s.table_side > 0 && s.table_side * s.table_side == places, Fault::Model,
@@ -169,7 +169,7 @@ VisionSpec read_pixtral(const Config& v) {
 using TowerReader = VisionSpec (*)(const Config&);
 const std::map<std::string, TowerReader>& tower_readers() {
   static const std::map<std::string, TowerReader> all = {
-      {"siglip_vision_model", read_headless_siglip}, {"clip_vision_model", read_clip}, {"pixtral", read_pixtral}};
+      {"siglip_vision_model", read_siglip}, {"clip_vision_model", read_clip}, {"pixtral", read_pixtral}};
   return all;
 }
 
