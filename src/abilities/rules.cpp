@@ -189,7 +189,8 @@ class Rules {
   void training() {
     refuse(c_.model && c_.model->encoder && (words() || c_.algorithm->command != "sft"), c_.asked,
            " is not available for ", type(),
-           " models, encoders which give no words: train them by apus sft --task_type embedding, reranker or seq_cls");
+           " models, encoders which give no words: train them by apus sft --task_type embedding, reranker, seq_cls or "
+           "token_cls");
     refuse(c_.model && c_.model->encoder && kind_.whole_rows, "--tuner_type ", c_.tuner,
            " is of attention that looks back only, and ", type(), " models are encoders: use --tuner_type lora");
     refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,

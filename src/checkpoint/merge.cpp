@@ -309,7 +309,8 @@ std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& 
   return all;
 }
 
-ScoreHead score_head(int64_t labels, const Json& arguments) {
+ScoreHead score_head(int64_t labels, const Json& arguments, bool of_words) {
+  if (of_words) return {labels, "single_label_classification", true};
   const bool says =
       arguments.is_object() && arguments.contains("problem_type") && arguments["problem_type"].is_string();
   return {labels, says ? arguments["problem_type"].get<std::string>() : usual_problem(labels)};
@@ -329,7 +330,10 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   const std::vector<DiskForm> forms = disk_forms_of(parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
                                                                (spec.base / kModelConfigFile).string(), Fault::Model));
   std::vector<Changes> changes;
-  const std::string score_name = score_head_name(base_config);
+  const bool of_words = !spec.parts.empty() && read_adapter_config(spec.parts[0].adapter).task_type == "TOKEN_CLS";
+  // What the head is called may depend on what it labels.
+  const std::string score_name =
+      score_head_name(of_words ? with_score_head(base_config, score_head(1, {}, true)) : base_config);
   for (const MergePart& part : spec.parts) changes.emplace_back(part, base, forms, score_name);
   bool untied = false;
   const auto tensors = plan(base, changes, spec, untied);
@@ -366,7 +370,7 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   if (untied) config["tie_word_embeddings"] = false;
   const fs::path run = (spec.parts.empty() ? spec.base : spec.parts[0].adapter) / kArgumentsFile;
   const Json arguments = fs::exists(run) ? parse_json(read_file(run, 16 << 20), run.string(), Fault::Model) : Json();
-  if (labels > 0) config = with_score_head(std::move(config), score_head(labels, arguments));
+  if (labels > 0) config = with_score_head(std::move(config), score_head(labels, arguments, of_words));
   if (spec.dtype)
     config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
         float_type_name(*spec.dtype);

@@ -18,11 +18,10 @@
 #include "cli/command.h"
 #include "cli/infer_client.h"
 #include "cli/rehearsal.h"
-#include "cli/score.h"
 #include "data/read/reader.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_ref.h"
-#include "engine/answer/chat.h"
+#include "reward/plain_tasks.h"
 #include "reward/reward.h"
 
 namespace apus {
@@ -96,6 +95,10 @@ std::string subject_of(const fs::path& file) {
 
 Json messages_of(const EvalOptions::Question& q) {
   Json messages = Json::array();
+  if (!q.item.plain.prompts.empty()) {
+    messages.push_back({{"role", "user"}, {"content", plain_prompt(q.item, q.examples)}});
+    return messages;
+  }
   for (const BenchmarkItem& example : q.examples) {
     messages.push_back({{"role", "user"}, {"content", asked_text(example)}});
     messages.push_back({{"role", "assistant"}, {"content", shown_answer(example)}});
@@ -122,6 +125,11 @@ void EvalOptions::fields(OptionTable& v) {
   v("eval_method", eval_method,
     "generate: the model writes an answer. logprobs: the likeliest of the choices is its answer")
       .choices({"generate", "logprobs"});
+  v("eval_prompts", eval_prompts,
+    "chat: questions are messages of the model's chat template. lm_eval: the plain texts of lm-evaluation-harness' "
+    "tasks, "
+    "its way of finding the answer and its metrics; choices are compared by their likelihood")
+      .choices({"chat", "lm_eval"});
   v("num_samples", num_samples, "answers to each question, of which the mean counts; several need --temperature")
       .common()
       .at_least(1)
@@ -166,6 +174,32 @@ void EvalOptions::take_generation_config(OptionTable& v) {
   }
 }
 
+// What the model writes ends where the sets say; of several with ends of their own each is cut when it is judged.
+void EvalOptions::take_plain_ends(OptionTable& v) {
+  int64_t longest = 0;
+  std::vector<std::vector<std::string>> ends;
+  for (size_t set = 0; set < eval_dataset.size(); ++set) {
+    const PlainTask& task = plain_task(named_rows(eval_dataset[set]).first);
+    if (!task.metrics[0].judge) continue;
+    longest = std::max(longest, task.max_tokens);
+    ends.push_back(task.until);
+  }
+  if (longest > 0 && !v.given("max_new_tokens")) infer.answers.max_new_tokens = longest;
+  if (ends.size() == 1 && !v.given("stop_words")) infer.answers.stop_words = ends[0];
+}
+
+std::vector<std::string> EvalOptions::metrics_of(size_t set) const {
+  const std::string name = named_rows(eval_dataset[set]).first;
+  if (!plain()) return {benchmark_named(name).metric};
+  std::vector<std::string> names;
+  for (const PlainMetric& metric : plain_task(name).metrics) names.emplace_back(metric.name);
+  return names;
+}
+
+bool EvalOptions::compares(const Question& q) const {
+  return eval_method == "logprobs" || (plain() && !q.item.plain.choices.empty());
+}
+
 void EvalOptions::resolve(OptionTable& v) {
   take_generation_config(v);
   if (eval_backend == "OpenCompass")
@@ -173,6 +207,16 @@ void EvalOptions::resolve(OptionTable& v) {
   if (!infer.base_url.empty()) {
     infer.infer_backend = "client";
     if (const size_t at = infer.base_url.find("/chat/completions"); at != std::string::npos) infer.base_url.resize(at);
+  }
+  if (plain()) {
+    require(!v.given("use_chat_template") || !infer.prompt.use_chat_template, Fault::Usage,
+            "--eval_prompts lm_eval puts plain text, without a chat template: leave --use_chat_template true away");
+    require(
+        !v.given("eval_method"), Fault::Usage,
+        "--eval_prompts lm_eval compares choices by their likelihood and lets the model write where there are none: "
+        "leave --eval_method away");
+    infer.prompt.use_chat_template = false;
+    take_plain_ends(v);
   }
   folder = (fs::path(eval_output_dir) / local_time("%Y%m%d-%H%M%S")).string();
   infer.val_dataset = {(fs::path(folder) / "questions.jsonl").string()};
@@ -214,6 +258,8 @@ void EvalOptions::check() const {
   }
   require(eval_method != "logprobs" || infer.base_url.empty(), Fault::Usage,
           "--eval_method logprobs needs the model itself: servers of chats do not tell how likely a given text is");
+  require(!plain() || infer.base_url.empty(), Fault::Usage,
+          "--eval_prompts lm_eval needs the model itself: servers of chats do not go on with plain text");
   require(num_samples == 1 || (eval_method == "generate" && infer.answers.temperature.value_or(0) > 0), Fault::Usage,
           "--num_samples ", num_samples, " needs --temperature above 0: without chance all answers are the same");
   infer.check();
@@ -239,8 +285,8 @@ void EvalOptions::read_set(size_t set) {
     if (infer.common.dry_run) return;
   }
   const std::vector<std::string> groups = settings.value("subset_list", std::vector<std::string>());
-  const auto files =
-      dataset_files(parse_dataset_ref(source), hub_datasets(infer.model.use_hf, infer.model.hub_token.value_or("")));
+  const auto files = dataset_files(parse_dataset_ref(source),
+                                   hub_datasets(infer.model.use_hf, infer.model.hub_token.value_or("")), Splits::All);
   // What `use` is told of every row, until it has enough.
   const auto each_row = [&](const std::vector<fs::path>& some, const std::function<bool(BenchmarkItem, Json)>& use) {
     for (const fs::path& file : some) {
@@ -249,16 +295,17 @@ void EvalOptions::read_set(size_t set) {
         BenchmarkItem item;
         try {
           item = benchmark.read(row.value);
+          if (item.group.empty() && files.size() > 1) item.group = subject_of(file);
+          if (plain()) item.plain = plain_task(name).read(item, row.value);
         } catch (const Error& e) {
           throw RowError(row.origin, name, e.what());
         }
-        if (item.group.empty() && files.size() > 1) item.group = subject_of(file);
         if (!groups.empty() && std::find(groups.begin(), groups.end(), item.group) == groups.end()) continue;
         if (!use(std::move(item), std::move(row.value))) return;
       }
     }
   };
-  Examples examples(settings.value("few_shot_num", int64_t{0}));
+  Examples examples(settings.value("few_shot_num", plain() ? plain_task(name).examples : 0));
   std::vector<fs::path> apart, asked_files = of_split(files, benchmark.split);
   std::copy_if(files.begin(), files.end(), std::back_inserter(apart), holds_examples);
   if (apart.size() == files.size()) apart.clear();
@@ -292,7 +339,7 @@ void EvalOptions::fetch() {
   make_writable_dir(folder);
   LineWriter out(infer.val_dataset[0]);
   for (size_t i = 0; i < questions.size(); ++i)
-    for (int64_t sample = 0; sample < num_samples; ++sample)
+    for (int64_t sample = 0; sample < num_samples && !compares(questions[i]); ++sample)
       out.write(json_text({{"messages", messages_of(questions[i])},
                            {kRow, i * static_cast<size_t>(num_samples) + static_cast<size_t>(sample)}}));
   out.close();
@@ -324,12 +371,11 @@ class Running {
   void hear(const Json& row, const std::string& answer) {
     const auto i = row.value(kRow, size_t{0});
     const EvalOptions::Question& q = o_.questions.at(i / static_cast<size_t>(o_.num_samples));
-    const Benchmark& benchmark = benchmark_of(o_, q);
-    marks_[i] = answer.empty() ? 0 : benchmark.judge(q.item, q.row, answer);
+    marks_[i] = answer.empty() ? 0 : mark_of(o_, q, answer);
     sum_ += marks_[i], ++done_;
     const size_t step = std::max<size_t>(1, marks_.size() / 100);
     if (done_ % step != 0) return;
-    log_info("eval ", done_, "/", marks_.size(), ": ", benchmark.name, ", ",
+    log_info("eval ", done_, "/", marks_.size(), ": ", benchmark_of(o_, q).name, ", ",
              step == 1 ? str(marks_[i] >= 1  ? "right"
                              : marks_[i] > 0 ? fixed(marks_[i])
                                              : "wrong",
@@ -365,74 +411,47 @@ std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks)
   return answers;
 }
 
-// Rows for `score`: each choice behind its question, of which only the choice counts.
-void write_choices(const EvalOptions& o, const std::string& path) {
-  const auto tokenizer = Tokenizer::load(o.infer.model.model);
-  const Chat chat(o.infer.model.model, tokenizer, o.infer.prompt);
-  LineWriter out(path);
-  for (const EvalOptions::Question& q : o.questions) {
-    const bool continues = benchmark_named(named_rows(o.eval_dataset[q.set]).first).continues;
-    const Json messages = messages_of(q);
-    std::string before;  // examples, as text that goes on
-    for (const BenchmarkItem& example : q.examples)
-      if (continues) before += example.question + " " + example.choices[example.right] + "\n\n";
-    const std::vector<int32_t> prompt =
-        continues ? tokenizer->encode(before + q.item.question, true) : chat.prompt({.messages = &messages});
-    for (size_t c = 0; c < q.item.choices.size(); ++c) {
-      const std::string text = continues ? " " + q.item.choices[c] : std::string(1, choice_letter(c));
-      std::vector<int32_t> ids = prompt, labels(prompt.size(), -100);
-      for (const int32_t id : tokenizer->encode(text)) ids.push_back(id), labels.push_back(id);
-      out.write(json_text({{"input_ids", ids}, {"labels", labels}}));
-    }
-  }
-  out.close();
-}
+struct Answered {
+  std::vector<std::string> texts;          // empty: none came
+  std::vector<std::vector<double>> marks;  // of each metric; the first one's are what counts
+};
 
-// The likeliest choice of each question, as its letter. Endings of different length are
-// compared by their mean over bytes.
-std::vector<std::string> likeliest(const EvalOptions& o) {
-  ScoreOptions score;
-  score.model = o.infer.model;
-  score.placement = o.infer.placement;
-  score.adapters = o.infer.adapters;
-  score.prompt = o.infer.prompt;
-  score.common = o.infer.common;
-  score.dataset = {(fs::path(o.folder) / "choices.jsonl").string()};
-  score.result_path = (fs::path(o.folder) / "choices-scored.jsonl").string();
-  write_choices(o, score.dataset[0]);
-  run_heavy("score", &score);
-  std::vector<std::string> answers;
-  LineReader in(score.result_path);
-  std::string line;
-  for (const EvalOptions::Question& q : o.questions) {
-    double best = -INFINITY;
-    size_t choice = 0;
-    const bool continues = benchmark_named(named_rows(o.eval_dataset[q.set]).first).continues;
-    for (size_t c = 0; c < q.item.choices.size(); ++c) {
-      require(in.next(line), Fault::Bug, "a choice was not scored");
-      const Json scored = parse_json(line, score.result_path);
-      if (!scored.contains("loss") || !scored["loss"].is_number()) continue;
-      double value = -scored["loss"].get<double>() * scored["num_labels"].get<double>();
-      if (continues) value /= static_cast<double>(std::max<size_t>(1, q.item.choices[c].size()));
-      if (value > best) best = value, choice = c;
-    }
-    answers.emplace_back(1, choice_letter(choice));
+Answered answered(const EvalOptions& o) {
+  Answered out;
+  std::vector<double> known;
+  std::vector<LikeliestChoice> likeliest;
+  const auto compared = [&](const EvalOptions::Question& q) { return o.compares(q); };
+  if (!std::all_of(o.questions.begin(), o.questions.end(), compared)) out.texts = asked(o, known);
+  out.texts.resize(o.questions.size() * static_cast<size_t>(o.num_samples));
+  if (std::any_of(o.questions.begin(), o.questions.end(), compared)) likeliest = likeliest_choices(o);
+  for (size_t i = 0; i < likeliest.size(); ++i)
+    if (compared(o.questions[i])) out.texts[i] = choice_letter(likeliest[i].whole);
+  out.marks.push_back(eval_marks(o, out.texts, known));
+  size_t metrics = 1;
+  for (size_t set = 0; set < o.eval_dataset.size(); ++set) metrics = std::max(metrics, o.metrics_of(set).size());
+  for (size_t metric = 1; metric < metrics; ++metric) {
+    std::vector<std::string> texts = out.texts;
+    for (size_t i = 0; i < likeliest.size(); ++i)
+      if (compared(o.questions[i])) texts[i] = choice_letter(likeliest[i].mean);
+    out.marks.push_back(eval_marks(o, texts, {}, metric));
   }
-  return answers;
+  return out;
 }
 
 int run(const EvalOptions& o) {
-  std::vector<double> known;
-  const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o, known);
-  const std::vector<double> marks = eval_marks(o, answers, known);
-  write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers, marks, true);
-  const auto none = std::count(answers.begin(), answers.end(), "");
+  const Answered answers = answered(o);
+  write_reviews(o, fs::path(o.folder) / "reviews.jsonl", answers.texts, answers.marks[0], true);
+  const auto none = std::count(answers.texts.begin(), answers.texts.end(), "");
   if (none > 0) log_warning(none, " answers are missing, which count as wrong ones");
   Json report = {{"model", o.infer.model.model.empty() ? o.infer.base_url : o.infer.model.model},
-                 {"method", o.eval_method},
+                 {"method", o.plain() ? o.eval_prompts : o.eval_method},
                  {"scores", Json::array()}};
   std::vector<std::vector<std::string>> table = {{"set", "subset", "metric", "rows", "score"}};
-  for (const EvalScore& s : eval_scores(o, marks)) {
+  std::vector<EvalScore> scores;
+  for (size_t metric = 0; metric < answers.marks.size(); ++metric)
+    for (EvalScore& score : eval_scores(o, answers.marks[metric], metric)) scores.push_back(std::move(score));
+  std::stable_sort(scores.begin(), scores.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+  for (const EvalScore& s : scores) {
     table.push_back({s.set, s.group.empty() ? "all" : s.group, s.metric, std::to_string(s.count), fixed(s.score)});
     report["scores"].push_back(
         {{"set", s.set}, {"subset", s.group}, {"metric", s.metric}, {"rows", s.count}, {"score", s.score}});

@@ -18,6 +18,7 @@ struct EvalOptions {
   std::optional<int64_t> eval_limit;      // rows of each set
   std::string eval_output_dir = "eval_output";
   std::string eval_method = "generate";  // generate, logprobs
+  std::string eval_prompts = "chat";     // chat, lm_eval
   std::string eval_backend = "Native";
   Json eval_generation_config;
   int64_t num_samples = 1;     // answers to each question
@@ -32,6 +33,11 @@ struct EvalOptions {
   std::vector<Question> questions;  // after fetch()
   std::string folder;               // of the results
 
+  bool plain() const { return eval_prompts == "lm_eval"; }
+  // Whether the likeliest choice is the answer, and nothing is written.
+  bool compares(const Question& question) const;
+  std::vector<std::string> metrics_of(size_t set) const;  // the first one counts
+
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
@@ -42,6 +48,7 @@ struct EvalOptions {
 
  private:
   void take_generation_config(OptionTable& v);
+  void take_plain_ends(OptionTable& v);
   Json settings_of(size_t set) const;
   void read_set(size_t set);
 };
@@ -50,10 +57,20 @@ struct EvalOptions {
 Json messages_of(const EvalOptions::Question& question);
 // That asks it.
 const Benchmark& benchmark_of(const EvalOptions& options, const EvalOptions::Question& question);
+// What an answer is worth by a metric of metrics_of.
+double mark_of(const EvalOptions& options, const EvalOptions::Question& question, const std::string& answer,
+               size_t metric = 0);
 // What each answer is worth; an empty one is none, and worth nothing. `known`: marks that were given already, nan where
 // none was.
 std::vector<double> eval_marks(const EvalOptions& options, const std::vector<std::string>& answers,
-                               const std::vector<double>& known = {});
+                               const std::vector<double>& known = {}, size_t metric = 0);
+
+struct LikeliestChoice {
+  size_t whole = 0;  // by the sum over its tokens; of endings of a chat's text by the mean over bytes
+  size_t mean = 0;   // by the mean over characters
+};
+// Of each question that compares its choices; of others nothing is asked.
+std::vector<LikeliestChoice> likeliest_choices(const EvalOptions& options);
 // Each answer with its question and mark, as lines of JSON; those that are none only with `all`.
 void write_reviews(const EvalOptions& options, const std::filesystem::path& file,
                    const std::vector<std::string>& answers, const std::vector<double>& marks, bool all = false);
@@ -65,9 +82,11 @@ struct EvalScore {
   std::string set, metric, group;  // group empty: all of them
   int64_t count = 0;
   double score = 0;  // the mean
+  size_t place = 0;  // of the set among those that were asked
 };
 // Of each set, and of each of its groups where it has several. marks: of every answer, num_samples for each question;
 // with several there is a line too for how many questions have at least one right answer (pass@n).
-std::vector<EvalScore> eval_scores(const EvalOptions& options, const std::vector<double>& marks);
+// By a metric of metrics_of, of the sets that have it.
+std::vector<EvalScore> eval_scores(const EvalOptions& options, const std::vector<double>& marks, size_t metric = 0);
 
 }  // namespace apus

@@ -10,17 +10,20 @@
 
 #include "base/lines.h"
 #include "cli/eval.h"
+#include "reward/plain_tasks.h"
 #include "reward/reward.h"
 
 namespace apus {
 namespace fs = std::filesystem;
 
-std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<double>& marks) {
+std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<double>& marks, size_t metric) {
   std::vector<EvalScore> out;
   const auto each = static_cast<size_t>(o.num_samples);
   for (size_t set = 0; set < o.eval_dataset.size(); ++set) {
     const std::string name = named_rows(o.eval_dataset[set]).first;
-    EvalScore all{name, benchmark_named(name).metric, "", 0, 0}, any{name, str("pass@", each), "", 0, 0};
+    const std::vector<std::string> metrics = o.metrics_of(set);
+    if (metric >= metrics.size()) continue;
+    EvalScore all{name, metrics[metric], "", 0, 0, set}, any{name, str("pass@", each), "", 0, 0, set};
     std::map<std::string, EvalScore> groups;
     for (size_t i = 0; i < o.questions.size(); ++i) {
       if (o.questions[i].set != set) continue;
@@ -35,7 +38,7 @@ std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<doubl
     if (each > 1) out.push_back(any);
     if (groups.size() < 2) continue;
     for (auto& [title, group] : groups)
-      out.push_back({name, all.metric, title, group.count, group.score / static_cast<double>(group.count)});
+      out.push_back({name, all.metric, title, group.count, group.score / static_cast<double>(group.count), set});
   }
   return out;
 }
@@ -44,15 +47,22 @@ const Benchmark& benchmark_of(const EvalOptions& o, const EvalOptions::Question&
   return benchmark_named(named_rows(o.eval_dataset[question.set]).first);
 }
 
+double mark_of(const EvalOptions& o, const EvalOptions::Question& q, const std::string& answer, size_t metric) {
+  const Benchmark& benchmark = benchmark_of(o, q);
+  if (!o.plain() || o.compares(q)) return benchmark.judge(q.item, q.row, answer);
+  const PlainTask& task = plain_task(benchmark.name);
+  return task.metrics.at(metric).judge(q.item, q.row, text_until(answer, task.until));
+}
+
 std::vector<double> eval_marks(const EvalOptions& o, const std::vector<std::string>& answers,
-                               const std::vector<double>& known) {
+                               const std::vector<double>& known, size_t metric) {
   std::vector<double> marks(answers.size());
   in_parallel(answers.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
     const EvalOptions::Question& q = o.questions[i / static_cast<size_t>(o.num_samples)];
     if (i < known.size() && !std::isnan(known[i]))
       marks[i] = known[i];
-    else if (!answers[i].empty())
-      marks[i] = benchmark_of(o, q).judge(q.item, q.row, answers[i]);
+    else if (!answers[i].empty() && metric < o.metrics_of(q.set).size())
+      marks[i] = mark_of(o, q, answers[i], metric);
   });
   return marks;
 }

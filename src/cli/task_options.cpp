@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 void TaskOptions::fields(OptionTable& v, ModelOptions& model) {
   model.task_type.clear();
   v.at("task_type")
-      .choices({"causal_lm", "seq_cls", "embedding", "reranker", "generative_reranker"})
+      .choices({"causal_lm", "seq_cls", "token_cls", "embedding", "reranker", "generative_reranker"})
       .shown_default("what the checkpoint is for")
       .restored("model");
   v.at("task_type").help = "what the model gives: words, labels, a vector, a score for a query and a document";
@@ -49,9 +49,11 @@ Json config_of(const std::string& model) {
   return fs::exists(file, code) ? parse_json(read_file(file, 16 << 20), file.string(), Fault::Model) : Json::object();
 }
 
-bool is_classifier(const Json& config, const std::string& adapter) {
-  if (score_head_of(config)) return true;
-  return !adapter.empty() && read_adapter_config(adapter).task_type == "SEQ_CLS";
+// The task of a head of numbers, of the checkpoint or of the adapter; "": there is none.
+std::string labelling_task(const Json& config, const std::string& adapter) {
+  if (const auto head = score_head_of(config)) return head->each_token ? "token_cls" : "seq_cls";
+  const std::string task = adapter.empty() ? "" : read_adapter_config(adapter).task_type;
+  return task == "SEQ_CLS" ? "seq_cls" : task == "TOKEN_CLS" ? "token_cls" : "";
 }
 
 }  // namespace
@@ -59,11 +61,13 @@ bool is_classifier(const Json& config, const std::string& adapter) {
 void TaskOptions::settle(ModelOptions& model, TemplateOptions& prompt, const std::string& adapter) {
   const Json config = config_of(model.model);
   const bool encoder = is_encoder(config);
-  if (gives_words(model) && is_classifier(config, adapter)) model.task_type = "seq_cls";
+  if (const std::string task = labelling_task(config, adapter); gives_words(model) && !task.empty())
+    model.task_type = task;
   if (model.task_type.empty() || model.task_type == "embedding") settle_vectors(model, prompt, encoder);
   if (model.task_type.empty()) model.task_type = "causal_lm";
-  require(!encoder || !gives_words(model), Fault::Usage, "--task_type causal_lm: ", model.model,
-          " is an encoder, which gives no words; leave the flag out, or give embedding, reranker or seq_cls");
+  require(
+      !encoder || !gives_words(model), Fault::Usage, "--task_type causal_lm: ", model.model,
+      " is an encoder, which gives no words; leave the flag out, or give embedding, reranker, seq_cls or token_cls");
   require(!prompt_name || model.task_type == "embedding", Fault::Usage,
           "--prompt_name is of --task_type embedding, and ", model.model, " gives something else");
   if (!encoder) return;

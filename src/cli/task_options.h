@@ -33,7 +33,7 @@ struct TaskOptions {
 
 inline bool gives_words(const ModelOptions& model) { return model.task_type == "causal_lm" || model.task_type.empty(); }
 inline bool has_score_head(const ModelOptions& model) {
-  return model.task_type == "seq_cls" || model.task_type == "reranker";
+  return model.task_type == "seq_cls" || model.task_type == "token_cls" || model.task_type == "reranker";
 }
 
 }  // namespace apus

@@ -112,7 +112,7 @@ void TrainRun::fields(OptionTable& v) {
   if (!info.command.empty() || algorithm == "sft")
     options_of_others(v, algorithm);
   else
-    v.refuse({"num_labels", "problem_type"}, "they are of apus sft --task_type seq_cls");
+    v.refuse({"num_labels", "problem_type"}, "they are of apus sft --task_type seq_cls and token_cls");
   if (info.asks_rows) {
     for (const char* name : {"packing", "cached_dataset", "cached_val_dataset"})
       v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");

@@ -149,9 +149,12 @@ void NumbersEngine::answer(std::vector<Waiting>& texts) {
   inputs.second = std::move(second);
   const at::Tensor normed_TD = model_.forward(inputs, step);
   const at::Tensor numbers = reading_(model_, inputs.id_T, normed_TD, step).to(at::kCPU, at::kFloat).contiguous();
+  const bool of_tokens = numbers.size(0) == normed_TD.size(0);
+  const float* first = numbers.data_ptr<float>();
   for (size_t i = 0; i < texts.size(); ++i) {
-    const float* const first = numbers.data_ptr<float>() + static_cast<int64_t>(i) * numbers.size(1);
-    if (const auto& sink = texts[i].request.embedding_sink) sink({first, first + numbers.size(1)});
+    const float* const end = first + (of_tokens ? lengths[i] : 1) * numbers.size(1);
+    if (const auto& sink = texts[i].request.embedding_sink) sink({first, end});
+    first = end;
     tell(texts[i].request, {.request = texts[i].id, .finish = Finish::Stop});
   }
 }

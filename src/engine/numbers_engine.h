@@ -16,7 +16,7 @@ namespace apus {
 
 class NumbersEngine : public TextEngine {
  public:
-  // What each text of a pass gets, f32 [S, any].
+  // What the texts of a pass get, f32: [S, any], or [T, any], of each text those of its tokens one behind the other.
   using Reading =
       std::function<at::Tensor(const Model&, const at::Tensor& id_T, const at::Tensor& normed_TD, const Step&)>;
   struct Spec {

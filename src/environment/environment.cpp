@@ -16,7 +16,7 @@ constexpr size_t kMostObservation = 1 << 20;  // bytes
 
 bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
 bool is_address(const std::string& name) { return begins(name, "http://") || begins(name, "https://"); }
-bool is_program(const std::string& name) {
+bool names_program(const std::string& name) {
   return begins(name, kExternalEnvironment) || begins(name, kAgentEnvironment);
 }
 std::string command_in(const std::string& name) { return name.substr(name.find(':') + 1); }
@@ -58,7 +58,7 @@ std::string known_environments() {
 
 void check_environment(const std::string& name) {
   if (is_address(name)) return;
-  if (is_program(name)) {
+  if (names_program(name)) {
     require(!command_in(name).empty(), Fault::Usage, "--environment ", name,
             " names no program: external:./environment.py, agent:./agent.py");
     return;
@@ -71,7 +71,7 @@ void check_environment(const std::string& name) {
 }
 
 bool is_known_environment(const std::string& name) {
-  return is_address(name) || is_program(name) || Registry<MakeEnvironment>::of().find(name);
+  return is_address(name) || names_program(name) || Registry<MakeEnvironment>::of().find(name);
 }
 
 std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
@@ -87,7 +87,7 @@ std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
 }
 
 std::string environment_shown(const std::string& name) {
-  if (is_program(name)) return program_name(command_in(name));
+  if (names_program(name)) return program_name(command_in(name));
   return is_address(name) ? name.substr(name.find("://") + 3) : name;
 }
 

@@ -68,6 +68,10 @@ at::Tensor text_scores(const Model& model, const at::Tensor& id_T, const at::Ten
   return model.scores(states_at(normed_TD, text_ends(id_T, s, model.pad_id())), s).to(at::kFloat);
 }
 
+at::Tensor scores_of_tokens(const Model& model, const at::Tensor& normed_TD, const Step& s) {
+  return model.scores(normed_TD, s).to(at::kFloat);
+}
+
 at::Tensor last_states(const at::Tensor& normed_TD, const Step& s) {
   return states_at(normed_TD, text_ends(at::Tensor(), s));
 }

@@ -16,6 +16,9 @@ std::vector<int64_t> text_ends(const at::Tensor& id_T, const Step& s, int64_t pa
 // The numbers that a scalar head gives for each sequence, f32 [S, labels].
 at::Tensor text_scores(const Model& model, const at::Tensor& id_T, const at::Tensor& normed_TD, const Step& s);
 
+// The same for each token, by a head that labels tokens: f32 [T, labels].
+at::Tensor scores_of_tokens(const Model& model, const at::Tensor& normed_TD, const Step& s);
+
 // The hidden state of each sequence's last token, [S, D].
 at::Tensor last_states(const at::Tensor& normed_TD, const Step& s);
 

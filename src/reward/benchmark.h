@@ -11,12 +11,21 @@
 
 namespace apus {
 
+// A question as plain text that a model goes on with (reward/plain_tasks.h).
+struct PlainQuestion {
+  std::string about = {};                 // stands before all examples
+  std::vector<std::string> prompts = {};  // one, or one for each choice
+  std::vector<std::string> choices = {};  // what may follow, behind a space; none: the model writes
+  std::string answer = {};                // what follows in an example
+};
+
 struct BenchmarkItem {
   std::string question;              // what the user says
   std::vector<std::string> choices;  // texts to choose from, where there are some
   size_t right = 0;                  // of the choices
   std::string solution;              // what an answer without choices is compared with
   std::string group;                 // its subject or level; empty: none
+  PlainQuestion plain = {};          // where it is put so
 };
 
 struct Benchmark {

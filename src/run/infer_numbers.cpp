@@ -23,6 +23,7 @@
 #include "models/spec/score_head.h"
 #include "run/infer.h"
 #include "text/scores.h"
+#include "text/word_places.h"
 
 namespace apus {
 namespace {
@@ -122,6 +123,7 @@ class NumbersRun {
   std::vector<std::vector<float>> numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T, const Step& s) const;
   RowBook::Reply reply_of(const Flight& flight, const std::vector<std::vector<float>>& numbers);
   RowBook::Reply label_reply(const Question& question, const std::vector<float>& logits);
+  RowBook::Reply words_reply(const Flight& flight, const std::vector<float>& logits);
   void report() const;
   RowBook::Spec book_spec(const std::string& path) const;
 
@@ -137,7 +139,7 @@ class NumbersRun {
   std::vector<Flight> flights_;
   int64_t tokens_ = 0;  // of the flights
   double squares_ = 0, apart_ = 0, reciprocal_ = 0, ndcg_ = 0;
-  int64_t compared_ = 0, lists_ = 0;
+  int64_t compared_ = 0, lists_ = 0, words_ = 0, right_ = 0;
 };
 
 NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
@@ -193,14 +195,18 @@ bool NumbersRun::read_one() {
 std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T,
                                                        const Step& s) const {
   const Model& model = *loaded_.model;
-  at::Tensor out = o_.model.task_type == "embedding" ? vectors_(hidden_TD, s)
+  at::Tensor out = o_.model.task_type == "embedding"   ? vectors_(hidden_TD, s)
+                   : o_.model.task_type == "token_cls" ? scores_of_tokens(model, hidden_TD, s)
                    : yes_ >= 0 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
                                : text_scores(model, id_T, hidden_TD, s);
   out = out.to(at::kCPU).contiguous();
+  const bool of_tokens = out.size(0) == hidden_TD.size(0);
   std::vector<std::vector<float>> rows;
-  for (int64_t i = 0; i < out.size(0); ++i) {
-    const float* const first = out.data_ptr<float>() + i * out.size(1);
-    rows.emplace_back(first, first + out.size(1));
+  const float* first = out.data_ptr<float>();
+  for (const int32_t length : s.length_q) {
+    const float* const end = first + (of_tokens ? length : 1) * out.size(1);
+    rows.emplace_back(first, end);
+    first = end;
   }
   return rows;
 }
@@ -239,6 +245,7 @@ void NumbersRun::compute() {
 
 RowBook::Reply NumbersRun::reply_of(const Flight& flight, const std::vector<std::vector<float>>& numbers) {
   if (o_.model.task_type == "seq_cls") return label_reply(flight.question, numbers[0]);
+  if (o_.model.task_type == "token_cls") return words_reply(flight, numbers[0]);
   if (o_.model.task_type == "embedding") return {.response = numbers[0], .logprobs = nullptr};
   std::vector<float> scores;
   for (const auto& one : numbers) scores.push_back(one[0]);
@@ -272,8 +279,30 @@ RowBook::Reply NumbersRun::label_reply(const Question& question, const std::vect
   return reply;
 }
 
+// Words that a row has no label for, or -100, are not counted.
+RowBook::Reply NumbersRun::words_reply(const Flight& flight, const std::vector<float>& logits) {
+  const Json messages = query_of({flight.question.row, flight.question.origin})["messages"];
+  const std::vector<LabelledWord> words =
+      labelled_words(word_places(*tokenizer_, messages.back()["content"].get<std::string>(), flight.texts[0].ids),
+                     logits, head_.labels);
+  require(!words.empty() && messages.size() == 1, Fault::Data,
+          "one text whose words are labelled is wanted, alone and uncut");
+  const Json wanted = flight.question.label ? Json::parse(*flight.question.label, nullptr, false) : Json();
+  RowBook::Reply reply{.response = Json::array(), .logprobs = nullptr};
+  Json names = Json::array(), chances = Json::array(), texts = Json::array();
+  for (size_t i = 0; i < words.size(); ++i) {
+    reply.response.push_back(words[i].label), chances.push_back(words[i].probability);
+    names.push_back(label_name(loaded_.config, words[i].label)), texts.push_back(words[i].word);
+    if (wanted.is_array() && wanted.size() == words.size() && wanted[i].is_number_integer() && wanted[i] >= 0)
+      right_ += wanted[i] == words[i].label, ++words_;
+  }
+  reply.more = {{"words", texts}, {"names", names}, {"probabilities", chances}};
+  return reply;
+}
+
 void NumbersRun::report() const {
   Json metric = Json::object();
+  if (words_ > 0) metric = {{"acc", static_cast<double>(right_) / static_cast<double>(words_)}, {"words", words_}};
   if (compared_ > 0)
     metric = {{"mse", squares_ / static_cast<double>(compared_)}, {"mae", apart_ / static_cast<double>(compared_)}};
   if (lists_ > 0)

@@ -136,8 +136,15 @@ std::string problem_of_adapter(const std::string& adapter, int64_t labels) {
 Json model_config(const ModelOptions& o, const std::string& adapter) {
   Json config = read_model_config(o.model);
   if (o.model_type) config["model_type"] = *o.model_type;
-  if (const int64_t labels = has_score_head(o) ? labels_of_adapter(config, adapter) : 0; labels > 0)
-    config = with_score_head(std::move(config), {labels, problem_of_adapter(adapter, labels)});
+  if (!has_score_head(o) || adapter.empty()) return config;
+  const bool of_words = o.task_type == "token_cls";
+  const auto with_head = [&](int64_t labels) {
+    const std::string problem = of_words ? "single_label_classification" : problem_of_adapter(adapter, labels);
+    return with_score_head(config, {labels, problem, of_words});
+  };
+  // What the head is called may depend on what it labels.
+  if (const int64_t labels = labels_of_adapter(of_words ? with_head(1) : config, adapter); labels > 0)
+    config = with_head(labels);
   return config;
 }
 
@@ -361,6 +368,10 @@ void read_whole(Inference& in, const ModelOptions& model, const OpenedAdapter& a
   const int64_t longest = spec.max_model_len > 0 ? std::min(spec.max_model_len, positions) : positions;
   NumbersEngine::Reading reading = [](const Model& m, const at::Tensor& id_T, const at::Tensor& normed_TD,
                                       const Step& s) { return text_scores(m, id_T, normed_TD, s); };
+  if (model.task_type == "token_cls")
+    reading = [](const Model& m, const at::Tensor&, const at::Tensor& normed_TD, const Step& s) {
+      return scores_of_tokens(m, normed_TD, s);
+    };
   if (model.task_type == "embedding")
     reading = [vectors =
                    std::make_shared<VectorReader>(model.model, task.vector_form(model.model), in.loaded.device.device)](

@@ -342,7 +342,10 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   std::vector<NamedParam> params = trainable_params(*tuned.model);
   for (const NamedParam& p : others.params()) params.push_back(p);
   const Head head = tuned.model->head_kind();
-  const std::string kind = head == Head::Scalar ? "ForSequenceClassification" : head == Head::None ? "" : "ForCausalLM";
+  const std::string kind = head == Head::None                 ? ""
+                           : head == Head::Vocab              ? "ForCausalLM"
+                           : o.model.task_type == "token_cls" ? "ForTokenClassification"
+                                                              : "ForSequenceClassification";
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 

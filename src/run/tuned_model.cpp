@@ -90,7 +90,7 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
   }
   if (model.head_kind() == Head::Scalar) {
-    c.task_type = "SEQ_CLS";
+    c.task_type = o.model.task_type == "token_cls" ? "TOKEN_CLS" : "SEQ_CLS";
     const auto saved = model.encoder() ? model.encoder()->head.saved : std::vector<std::string>{model.head_name()};
     c.modules_to_save.insert(c.modules_to_save.end(), saved.begin(), saved.end());
   }

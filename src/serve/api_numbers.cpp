@@ -10,6 +10,7 @@
 #include "serve/numbers_request.h"
 #include "serve/openai_request.h"
 #include "text/scores.h"
+#include "text/word_places.h"
 
 namespace apus {
 namespace {
@@ -39,6 +40,47 @@ Json labels_json(const std::vector<float>& logits, const ServedTask& task, size_
     out["label"] = name(said.label);
   }
   return out;
+}
+
+// The words of each text that a model of words' labels is asked about; nothing of another model.
+std::vector<std::vector<WordPlace>> words_of(const TextsCall& call, const std::vector<EngineRequest>& requests,
+                                             const Service& service) {
+  std::vector<std::vector<WordPlace>> out;
+  if (service.spec().task.name != "token_cls") return out;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const bool text = call.messages.is_null() ? call.inputs[i].is_text
+                                              : call.messages.size() == 1 && call.messages[0]["content"].is_string();
+    const std::string said = !text                     ? ""
+                             : call.messages.is_null() ? call.inputs[i].text
+                                                       : call.messages[0]["content"].get<std::string>();
+    out.push_back(word_places(*service.spec().tokenizer, said, requests[i].prompt));
+    if (out.back().empty())
+      throw ApiError(400,
+                     "Labels of words are asked of a text alone: a string in 'input', or one message. /pooling gives "
+                     "the numbers of tokens.",
+                     "input");
+  }
+  return out;
+}
+
+// One text and what the model says of its words.
+Json words_json(const std::vector<WordPlace>& words, const std::vector<float>& logits, const ServedTask& task,
+                size_t index) {
+  Json out = {{"index", index}, {"words", Json::array()}, {"labels", Json::array()}, {"probs", Json::array()}};
+  for (const LabelledWord& each : labelled_words(words, logits, std::ssize(task.labels))) {
+    out["words"].push_back(each.word), out["probs"].push_back(each.probability);
+    out["labels"].push_back(task.labels.at(static_cast<size_t>(each.label)));
+  }
+  return out;
+}
+
+// A row of numbers for each token.
+Json rows_json(const std::vector<float>& all, size_t width, bool base64) {
+  Json rows = Json::array();
+  for (size_t at = 0; at + width <= all.size(); at += width)
+    rows.push_back(
+        numbers_json({all.begin() + static_cast<long>(at), all.begin() + static_cast<long>(at + width)}, base64));
+  return rows;
 }
 
 double dot(const std::vector<float>& a, const std::vector<float>& b) {
@@ -82,6 +124,7 @@ void Api::check_task(bool possible, const char* wanted) const {
   const char* const gives = task.talks()               ? "it chats: /v1/chat/completions"
                             : task.name == "embedding" ? "it gives vectors: /v1/embeddings, /v1/score, /v1/rerank"
                             : task.name == "seq_cls"   ? "it gives labels or rewards: /classify, /pooling"
+                            : task.name == "token_cls" ? "it labels words: /classify, /pooling"
                                                        : "it rates documents: /v1/rerank, /v1/score";
   throw ApiError(400, str("The model '", service_.spec().model_name, "' ", wanted, "; ", gives, "."), "model",
                  "wrong_task");
@@ -115,12 +158,16 @@ void Api::embeddings(const Exchange& e) {
 
 void Api::classify(const Exchange& e) {
   const ServedTask& task = service_.spec().task;
-  check_task(task.name == "seq_cls", "gives no labels");
+  check_task(task.name == "seq_cls" || task.name == "token_cls", "gives no labels");
   const TextsCall call = read_texts_request(e.body());
   note_ignored(e, call.ignored);
-  start_numbers(e, service_.prepare(call), [&task, model = service_.named(call.model)](const TextNumbers& numbers) {
+  const std::vector<EngineRequest> requests = service_.prepare(call);
+  const std::vector<std::vector<WordPlace>> words = words_of(call, requests, service_);
+  start_numbers(e, requests, [&task, words, model = service_.named(call.model)](const TextNumbers& numbers) {
     Json out = head_of("classify-", model), data = Json::array();
-    for (const auto& logits : numbers.of_text) data.push_back(labels_json(logits, task, data.size()));
+    for (const auto& logits : numbers.of_text)
+      data.push_back(words.empty() ? labels_json(logits, task, data.size())
+                                   : words_json(words[data.size()], logits, task, data.size()));
     out["data"] = std::move(data), out["usage"] = numbers_usage(numbers.tokens);
     return out;
   });
@@ -133,15 +180,19 @@ void Api::pooling(const Exchange& e) {
   const TextsCall call = read_texts_request(e.body());
   note_ignored(e, call.ignored);
   const bool vectors = task.name == "embedding";
-  start_numbers(e, service_.prepare(call), [vectors, call, model = service_.named(call.model)](TextNumbers numbers) {
-    Json out = head_of("pool-", model), data = Json::array();
-    for (auto& one : numbers.of_text) {
-      if (vectors) at_length_one(one);
-      data.push_back({{"index", data.size()}, {"object", "pooling"}, {"data", numbers_json(one, call.base64)}});
-    }
-    out["data"] = std::move(data), out["usage"] = numbers_usage(numbers.tokens);
-    return out;
-  });
+  const size_t labels = task.name == "token_cls" ? task.labels.size() : 0;
+  start_numbers(
+      e, service_.prepare(call), [vectors, labels, call, model = service_.named(call.model)](TextNumbers numbers) {
+        Json out = head_of("pool-", model), data = Json::array();
+        for (auto& one : numbers.of_text) {
+          if (vectors) at_length_one(one);
+          data.push_back({{"index", data.size()},
+                          {"object", "pooling"},
+                          {"data", labels > 0 ? rows_json(one, labels, call.base64) : numbers_json(one, call.base64)}});
+        }
+        out["data"] = std::move(data), out["usage"] = numbers_usage(numbers.tokens);
+        return out;
+      });
 }
 
 void Api::score(const Exchange& e) {

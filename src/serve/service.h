@@ -21,15 +21,15 @@ namespace apus {
 
 // What the model gives, where that is no words.
 struct ServedTask {
-  std::string name = "causal_lm";   // or seq_cls, embedding, reranker, generative_reranker
-  std::vector<std::string> labels;  // seq_cls: their names
+  std::string name = "causal_lm";   // or seq_cls, token_cls, embedding, reranker, generative_reranker
+  std::vector<std::string> labels;  // seq_cls, token_cls: their names
   std::string problem_type;         // and what they mean (text/scores.h)
   RerankWords words;                // generative_reranker
   bool activation = true;           // scores of pairs are between 0 and 1
   int64_t pad = -1;                 // a head of numbers passes over this token at a text's end
   bool talks() const { return name == "causal_lm"; }
   bool gives_vectors() const { return talks() || name == "embedding"; }
-  bool ranks() const { return name.ends_with("reranker") || labels.size() == 1; }
+  bool ranks() const { return name.ends_with("reranker") || (name == "seq_cls" && labels.size() == 1); }
 };
 
 class RolloutDoor;  // serve/rollout_door.h

@@ -109,6 +109,63 @@ TEST(Eval, ExamplesStandBeforeTheQuestions) {
             "");
 }
 
+// A hub's set with splits: the questions are the test's, whatever training would read.
+TEST(Eval, AsksTheTestSplit) {
+  const test::Folder folder;
+  for (const auto& [split, question] : {std::pair("train", "t"), {"test", "q"}})
+    std::ofstream(folder.path / str(split, "-00000-of-00001.jsonl"))
+        << Json({{"question", question}, {"answer", "#### 1"}}).dump() << "\n";
+  std::ofstream(folder.path / "README.md")
+      << "---\nconfigs:\n- config_name: main\n  data_files:\n"
+         "  - split: train\n    path: train-*\n  - split: test\n    path: test-*\n---\n";
+  EvalOptions o;
+  OptionTable table = OptionTable::of(o);
+  table.parse({"--eval_url", "http://127.0.0.1:1/v1", "--eval_dataset", str("gsm8k=", folder.path.string(), ":main"),
+               "--eval_output_dir", (folder.path / "out").string(), "--eval_dataset_args",
+               R"({"gsm8k": {"few_shot_num": 1}})"});
+  o.resolve(table);
+  o.check();
+  o.fetch();
+  ASSERT_EQ(o.questions.size(), 1u);
+  EXPECT_EQ(o.questions[0].item.question, "q");
+  ASSERT_EQ(o.questions[0].examples.size(), 1u);
+  EXPECT_EQ(o.questions[0].examples[0].question, "t");
+}
+
+TEST(Eval, PlainTextsAreTheHarness) {
+  const test::Folder folder;
+  write_mmlu(folder.path / "rows.jsonl");
+  std::ofstream(folder.path / "sums.jsonl") << R"({"question": "1 + 1?", "answer": "#### 2"})"
+                                            << "\n";
+  EvalOptions o;
+  OptionTable table = OptionTable::of(o);
+  table.parse({"--model", folder.path.string(), "--eval_prompts", "lm_eval", "--eval_dataset",
+               "mmlu=" + (folder.path / "rows.jsonl").string(), "gsm8k=" + (folder.path / "sums.jsonl").string(),
+               "--eval_dataset_args", R"({"gsm8k": {"few_shot_num": 0}})", "--eval_output_dir",
+               (folder.path / "out").string()});
+  o.resolve(table);
+  o.check();
+  o.read_questions();
+  EXPECT_FALSE(o.infer.prompt.use_chat_template);
+  EXPECT_EQ(o.infer.answers.max_new_tokens, 256);
+  EXPECT_EQ(o.infer.answers.stop_words[0], "Question:");
+  ASSERT_EQ(o.questions.size(), 5u);
+  EXPECT_TRUE(o.compares(o.questions[0]));
+  EXPECT_FALSE(o.compares(o.questions[4]));
+  EXPECT_EQ(messages_of(o.questions[4])[0]["content"], "Question: 1 + 1?\nAnswer:");
+  // Two metrics of the second set, one of the first.
+  EXPECT_EQ(eval_marks(o, {"A", "B", "B", "B", "so 2"}), (std::vector<double>{1, 1, 0, 1, 0}));
+  EXPECT_EQ(eval_marks(o, {"A", "B", "B", "B", "so 2"}, {}, 1)[4], 1);
+  const auto second = eval_scores(o, {0, 0, 0, 0, 1}, 1);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].metric, "flexible-extract");
+  for (const char* wrong : {"--eval_method", "--use_chat_template"})
+    EXPECT_NE(wrong_words<EvalOptions>({"--model", "x", "--eval_prompts", "lm_eval", "--eval_dataset", "mmlu", wrong,
+                                        wrong == std::string("--eval_method") ? "logprobs" : "true"}),
+              "");
+  EXPECT_NE(wrong_words<EvalOptions>({"--model", "x", "--eval_prompts", "lm_eval", "--eval_dataset", "math_500"}), "");
+}
+
 TEST(Eval, SeveralAnswersToEachQuestion) {
   const test::Folder folder;
   write_mmlu(folder.path / "rows.jsonl");

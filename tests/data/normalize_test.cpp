@@ -208,5 +208,11 @@ TEST(Normalize, TheClassicMistakesHaveTheirOwnWords) {
   EXPECT_NE(unreadable.find("ROOT_IMAGE_DIR"), std::string::npos);
 }
 
+TEST(Normalize, WordsAndTheirLabels) {
+  const Json row = normal(R"({"tokens": ["Anna", "sees", "Berlin"], "ner_tags": [1, 0, 5], "id": "0"})");
+  EXPECT_EQ(turns(row), "user: Anna sees Berlin");
+  EXPECT_EQ(row["label"], Json({1, 0, 5}));
+}
+
 }  // namespace
 }  // namespace apus

@@ -13,6 +13,7 @@
 #include "checkpoint/weights.h"
 #include "models/pooling.h"
 #include "models/spec/family.h"
+#include "models/spec/score_head.h"
 #include "plan/model_facts.h"
 #include "tests/golden.h"
 #include "tests/refusal.h"
@@ -142,6 +143,34 @@ TEST_P(GoldenEncoder, GivesNoWords) {
 
 INSTANTIATE_TEST_SUITE_P(Encoders, GoldenEncoder, ::testing::ValuesIn(encoders()),
                          [](const auto& info) { return info.param; });
+
+// Heads that label each token, by transformers: of RoBERTa without the layers that its labels of texts have.
+TEST(TokenLabels, AreTransformers) {
+  const at::NoGradGuard no_grad;
+  for (const char* name : {"bert", "roberta", "modernbert"}) {
+    const auto dir = test::source_dir() / "tests/data/words" / name;
+    const auto golden = SafetensorsFile::open(dir / "golden.safetensors");
+    const Json config = read_model_config(dir / "checkpoint");
+    EXPECT_TRUE(score_head_of(config)->each_token);
+    const auto model = make_model(config, Head::Scalar);
+    load_weights(*model, TensorFolder(dir / "checkpoint"),
+                 {.dtype = at::kFloat, .device = golden::device(), .own = [](const std::string&) { return true; }});
+    const at::Tensor lengths = golden->tensor("lengths");
+    Step s =
+        packed_step({lengths.data_ptr<int64_t>(), lengths.data_ptr<int64_t>() + lengths.numel()}, golden::device());
+    const at::Tensor hidden_TD = model->forward(Inputs(golden->tensor("input_ids").to(golden::device())), s);
+    EXPECT_LT(off(scores_of_tokens(*model, hidden_TD, s), golden->tensor("logits")), 2e-5) << name;
+    int64_t numbers = 0;
+    model->visit([&](const std::string&, Param& p) { numbers += p.data.numel(); });
+    EXPECT_EQ(model_facts(config).parameters(), numbers) << name;
+  }
+}
+
+TEST(TokenLabels, NeedAnEncoder) {
+  Json config = read_model_config(golden::models() / "qwen2/checkpoint");
+  config["architectures"] = Json::array({"Qwen2ForTokenClassification"});
+  test::expect_says(test::refusal(Fault::Model, [&] { make_model(config, Head::Scalar); }), "known of encoders alone");
+}
 
 }  // namespace
 }  // namespace apus

@@ -5,7 +5,9 @@
 
 CONFIG.json is a config.json with small sizes (two to four layers, hidden 32 to 64, 160 tokens); what it leaves out takes the family's
 defaults. Written are checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32,
-without dropout. Texts are single ones and, where the tokenizer tells the model of them, pairs."""
+without dropout. Texts are single ones and, where the tokenizer tells the model of them, pairs.
+
+With --words the checkpoint labels each token, and its logits are all that is kept: tests/data/words/NAME."""
 import argparse
 import json
 import os
@@ -15,7 +17,7 @@ import tempfile
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 LENGTHS, LABELS = (17, 9, 1, 12), (2, 0, 1, 2)
@@ -68,15 +70,31 @@ def gradients(model, loss, tensors, which):
     return norms
 
 
+def words(args, config):
+    model = AutoModelForTokenClassification.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    random_weights(model)
+    rows = [torch.randint(3, config.vocab_size, (length,)) for length in LENGTHS]
+    logits = torch.cat([model(input_ids=row[None]).logits[0] for row in rows])
+    shutil.rmtree(args.folder, ignore_errors=True)
+    os.makedirs(args.folder)
+    model.to(torch.bfloat16).save_pretrained(os.path.join(args.folder, "checkpoint"))
+    save_file({"input_ids": torch.cat(rows), "lengths": torch.tensor(LENGTHS), "logits": logits.detach().contiguous()},
+              os.path.join(args.folder, "golden.safetensors"))
+    print(f"{type(model).__name__}: logits of spread {logits.std().item():.3g}")
+
+
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("config")
     ask.add_argument("folder")
     ask.add_argument("--seed", type=int, default=7)
+    ask.add_argument("--words", action="store_true")
     args = ask.parse_args()
     wanted = json.load(open(args.config, encoding="utf-8"))
     torch.manual_seed(args.seed)
     config = CONFIG_MAPPING[wanted["model_type"]](num_labels=3, **{k: v for k, v in wanted.items() if k != "model_type"})
+    if args.words:
+        return words(args, config)
     model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     random_weights(model)
     tensors, rows, types = {}, [], []

@@ -136,5 +136,28 @@ TEST(ServeNumbers, SayWhatTheModelGivesInstead) {
         << path;
 }
 
+TEST(ServeNumbers, WordsAreLabelled) {
+  NumbersServed s;
+  // The second of two labels for the first token.
+  s.engine.numbers = [](const EngineRequest& r) {
+    std::vector<float> all;
+    for (size_t i = 0; i < r.prompt.size(); ++i) all.push_back(i == 0 ? -2.0f : 2.0f), all.push_back(0);
+    return all;
+  };
+  const Chat plain{std::filesystem::temp_directory_path(), s.tokenizer, {.use_chat_template = false}};
+  ServiceSpec spec = s.service();
+  spec.chat = &plain;
+  spec.task = {.name = "token_cls", .labels = {"O", "PER"}, .problem_type = "single_label_classification"};
+  const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, std::move(spec), s.workers);
+  const Json a = post(*api, "/classify", {{"input", Json::array({"Anna sees Berlin"})}});
+  EXPECT_EQ(a["data"][0]["words"], Json({"Anna", "sees", "Berlin"}));
+  EXPECT_EQ(a["data"][0]["labels"], Json({"PER", "O", "O"}));
+  EXPECT_NEAR(a["data"][0]["probs"][0].get<double>(), 1 / (1 + std::exp(-2)), 1e-6);
+  const Json rows = post(*api, "/pooling", {{"input", "Anna"}})["data"][0]["data"];
+  ASSERT_EQ(rows.size(), s.engine.seen().back().prompt.size());
+  EXPECT_EQ(rows[0], Json({-2.0, 0.0}));
+  EXPECT_EQ(post(*api, "/classify", {{"input", {1, 2, 3}}}, 400)["error"]["param"], "input");
+}
+
 }  // namespace
 }  // namespace apus

@@ -49,6 +49,7 @@ class Normalizer {
   }
 
   Json run() {
+    if (options_.auto_mapping && present("tokens") && in_["tokens"].is_array() && !messages_column()) labelled_words();
     if (options_.auto_mapping && in_.contains("solution")) solution_ = in_["solution"];
     if (present("input_ids") && !messages_column()) return encoded_row();
     if (const char* column = messages_column()) {
@@ -90,6 +91,18 @@ class Normalizer {
     for (const char* name : {"conversation", "conversations", "messages"})
       if (present(name)) return name;
     return nullptr;
+  }
+  // {"tokens": words, "ner_tags": their labels}, as sets of names and parts of speech have them.
+  void labelled_words() {
+    const Json words = take("tokens");
+    std::string text;
+    for (const Json& word : words) {
+      if (!word.is_string()) bad("tokens", "must be a list of words");
+      text += (text.empty() ? "" : " ") + word.get<std::string>();
+    }
+    in_["messages"] = Json::array({{{"role", "user"}, {"content", text}}});
+    for (const char* name : {"ner_tags", "pos_tags", "tags", "labels"})
+      if (present(name) && !present("label")) in_["label"] = take(name);
   }
   void join_instruction() {
     const Json instruction = take("instruction"), input = take("input");

@@ -102,7 +102,8 @@ bool has_word(const fs::path& relative, std::initializer_list<const char*> words
 }
 
 // The training files by the words in their names; without such words all but those of other splits.
-std::vector<fs::path> by_name(const fs::path& folder, const std::vector<fs::path>& files) {
+std::vector<fs::path> by_name(const fs::path& folder, const std::vector<fs::path>& files, Splits splits) {
+  if (splits == Splits::All) return files;
   std::vector<fs::path> train, unmarked;
   for (const auto& file : files) {
     const fs::path relative = fs::relative(file, folder);
@@ -118,7 +119,7 @@ void append(std::vector<fs::path>& to, const std::vector<fs::path>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// The `configs` of a dataset card: which files are the training split of which subset.
+// The `configs` of a dataset card: which files are of which subset.
 struct CardConfig {
   std::string name;
   std::vector<fs::path> files;
@@ -137,7 +138,7 @@ std::vector<fs::path> matching(const fs::path& folder, const std::string& patter
     if (::fnmatch(pattern.c_str(), fs::relative(file, folder).c_str(), 0) == 0) found.push_back(file);
   return found;
 }
-std::vector<CardConfig> card_configs(const fs::path& folder) {
+std::vector<CardConfig> card_configs(const fs::path& folder, Splits splits) {
   std::vector<CardConfig> configs;
   if (!fs::exists(folder / "README.md")) return configs;
   const std::string text = read_file(folder / "README.md", 64 << 20);
@@ -148,7 +149,7 @@ std::vector<CardConfig> card_configs(const fs::path& folder) {
       CardConfig out{config["config_name"].as<std::string>("default"), {}};
       for (const auto& part : items_of(config["data_files"])) {
         const bool named = part.IsMap();
-        if (named && part["split"].as<std::string>("train") != "train") continue;
+        if (named && splits == Splits::Training && part["split"].as<std::string>("train") != "train") continue;
         for (const auto& pattern : items_of(named ? part["path"] : part))
           append(out.files, matching(folder, pattern.as<std::string>()));
       }
@@ -161,26 +162,26 @@ std::vector<CardConfig> card_configs(const fs::path& folder) {
 }
 
 std::vector<fs::path> subset_files(const fs::path& folder, const std::string& subset,
-                                   const std::vector<CardConfig>& configs) {
+                                   const std::vector<CardConfig>& configs, Splits splits) {
   for (const auto& config : configs)
     if (config.name == subset && !config.files.empty()) return config.files;
-  if (fs::is_directory(folder / subset)) return by_name(folder / subset, files_below(folder / subset));
+  if (fs::is_directory(folder / subset)) return by_name(folder / subset, files_below(folder / subset), splits);
   std::string known;
   for (const auto& config : configs) known += (known.empty() ? "" : ", ") + config.name;
   fail(Fault::Usage, folder.string(), ": no subset '", subset, "'",
        known.empty() ? std::string() : "; there are " + known);
 }
 
-std::vector<fs::path> folder_files(const fs::path& folder, const DatasetRef& ref) {
+std::vector<fs::path> folder_files(const fs::path& folder, const DatasetRef& ref, Splits splits) {
   std::vector<fs::path> files;
-  const std::vector<CardConfig> configs = card_configs(folder);
-  for (const auto& subset : ref.subsets) append(files, subset_files(folder, subset, configs));
+  const std::vector<CardConfig> configs = card_configs(folder, splits);
+  for (const auto& subset : ref.subsets) append(files, subset_files(folder, subset, configs, splits));
   if (ref.subsets.empty() && !configs.empty()) {
     const auto named =
         std::find_if(configs.begin(), configs.end(), [](const CardConfig& c) { return c.name == "default"; });
     files = (named == configs.end() ? configs.front() : *named).files;
   }
-  if (files.empty()) files = by_name(folder, files_below(folder));
+  if (files.empty()) files = by_name(folder, files_below(folder), splits);
   require(!files.empty(), Fault::Data, "dataset ", ref.text,
           ": no .jsonl, .json, .csv, .txt, .parquet or .arrow file in ", folder.string());
   return files;
@@ -224,10 +225,10 @@ DatasetRef parse_dataset_ref(const std::string& text) {
   return ref;
 }
 
-std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& fetch) {
+std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& fetch, Splits splits) {
   const bool hub_named = ref.hub != DatasetRef::Hub::Default;
   std::error_code code;
-  if (!hub_named && fs::is_directory(ref.id, code)) return folder_files(ref.id, ref);
+  if (!hub_named && fs::is_directory(ref.id, code)) return folder_files(ref.id, ref, splits);
   if (!hub_named && is_here(ref.id) && !fs::exists(ref.id, code))
     fail(Fault::Io, "dataset ", ref.text, ": it is ", why_dead(ref.id));
   require(hub_named || ref.subsets.empty() || !(is_here(ref.id) || is_glob(ref.id)), Fault::Usage, "dataset ", ref.text,
@@ -244,7 +245,7 @@ std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& f
           "`. Looked from ", fs::current_path().string(), nearby(ref.id));
   require(static_cast<bool>(fetch), Fault::Data, "dataset ", ref.text,
           ": there is no such file, and datasets of hubs are not available here");
-  return folder_files(fetch(ref), ref);
+  return folder_files(fetch(ref), ref, splits);
 }
 
 }  // namespace apus

@@ -26,8 +26,10 @@ DatasetRef parse_dataset_ref(const std::string& text);  // Fault::Usage
 // Brings a hub's dataset to this machine and gives its folder.
 using FetchDataset = std::function<std::filesystem::path(const DatasetRef& ref)>;
 
-// Local files, globs and folders as they are; everything else by `fetch`. Of a folder with splits the training split.
-// In reading order, never empty.
-std::vector<std::filesystem::path> dataset_files(const DatasetRef& ref, const FetchDataset& fetch);
+// Of a folder with splits: the training split, or all of them.
+enum class Splits { Training, All };
+// Local files, globs and folders as they are; everything else by `fetch`. In reading order, never empty.
+std::vector<std::filesystem::path> dataset_files(const DatasetRef& ref, const FetchDataset& fetch,
+                                                 Splits splits = Splits::Training);
 
 }  // namespace apus

@@ -56,6 +56,7 @@ DecoderSpec read(const Config& c) {
   use_names(spec, {.up = "Wi", .down = "Wo"});
   EncoderForm& form = *spec.encoder;
   form.types = 0, form.first_reads_bare = true, form.head = read_head(c);
+  form.token_head_is_whole = true;
   form.unread = {"head.", "decoder.", "classifier.", "qa_outputs."};
   return spec;
 }

@@ -36,6 +36,8 @@ struct EncoderForm {
   // Attention of the first layer reads the embedding without a norm.
   bool first_reads_bare = false;
   EncoderHead head = {};
+  // A head that labels each token has the layers before the last one too; else it is the last one alone.
+  bool token_head_is_whole = false;
   // Beginnings of the names of tensors that no task here reads: heads for masked words, and a pooler that only a head
   // of labels reads.
   std::vector<std::string> unread = {};

@@ -87,6 +87,18 @@ std::vector<std::string> known_models() {
   return names;
 }
 
+namespace {
+// Where config.json has a head that labels each token: what stands before its last layer.
+void settle_token_head(const Json& config, DecoderSpec& spec) {
+  if (!score_head_of(config).value_or(ScoreHead{}).each_token) return;
+  require(
+      spec.encoder.has_value(), Fault::Model, "config.json: ", Config(config).text("model_type", ""),
+      " reads from left to right, and a head that labels each token (...ForTokenClassification) is known of encoders "
+      "alone, where a token sees those behind it: BERT, XLM-RoBERTa, ModernBERT");
+  if (!spec.encoder->token_head_is_whole) spec.encoder->head = EncoderHead{};
+}
+}  // namespace
+
 DecoderSpec describe_model(const Json& config, Head head) {
   const Family& family = family_of(config);
   const Config c(config);
@@ -96,7 +108,8 @@ DecoderSpec describe_model(const Json& config, Head head) {
           " is described as both, an encoder and not");
   require(!spec.encoder || head != Head::Vocab, Fault::Model, "config.json: ", c.text("model_type", ""),
           " is an encoder, which reads a text as a whole and gives no words, only vectors, labels and scores: "
-          "--task_type embedding, reranker or seq_cls");
+          "--task_type embedding, reranker, seq_cls or token_cls");
+  settle_token_head(config, spec);
   spec.head = head;
   spec.labels = head == Head::Scalar ? labels_of(c) : 0;
   spec.pad = c.integer("pad_token_id", spec.pad);
@@ -116,7 +129,7 @@ bool is_encoder(const Json& config) {
 }
 
 std::string score_head_name(const Json& config) {
-  return is_encoder(config) ? family_of(config).read(Config(config)).encoder->head.out : "score";
+  return is_encoder(config) ? describe_model(config, Head::Scalar).encoder->head.out : "score";
 }
 
 Head natural_head(const Json& config) {

@@ -8,7 +8,7 @@
 namespace apus {
 namespace {
 
-const std::string kClassifier = "ForSequenceClassification";
+const std::string kOfTexts = "ForSequenceClassification", kOfTokens = "ForTokenClassification";
 
 std::string usual_name(int64_t label) { return "LABEL_" + std::to_string(label); }
 
@@ -18,11 +18,13 @@ std::string usual_problem(int64_t labels) { return labels == 1 ? "regression" : 
 
 std::optional<ScoreHead> score_head_of(const Json& config) {
   const Config c(config);
-  bool classifier = false;
-  for (const std::string& name : c.texts("architectures")) classifier |= name.ends_with(kClassifier);
-  if (!classifier) return std::nullopt;
+  bool of_texts = false, of_tokens = false;
+  for (const std::string& name : c.texts("architectures"))
+    of_texts |= name.ends_with(kOfTexts), of_tokens |= name.ends_with(kOfTokens);
+  if (!of_texts && !of_tokens) return std::nullopt;
   const Json* names = c.find("id2label");
   const int64_t labels = c.integer("num_labels", names && names->is_object() ? std::ssize(*names) : 2);
+  if (of_tokens) return ScoreHead{labels, "single_label_classification", true};
   return ScoreHead{labels, c.text("problem_type", usual_problem(labels))};
 }
 
@@ -36,9 +38,11 @@ std::string label_name(const Json& config, int64_t label) {
 Json with_score_head(Json config, const ScoreHead& head) {
   const std::optional<ScoreHead> before = score_head_of(config);
   for (std::string name : Config(config).texts("architectures")) {
-    for (const char* other : {"ForCausalLM", "ForMaskedLM", "ForPreTraining", "LMHeadModel", "Model"})
+    for (const std::string& other :
+         {std::string("ForCausalLM"), std::string("ForMaskedLM"), std::string("ForPreTraining"),
+          std::string("LMHeadModel"), kOfTexts, kOfTokens, std::string("Model")})
       if (name.ends_with(other)) {
-        name = name.substr(0, name.size() - std::string(other).size()) + kClassifier;
+        name = name.substr(0, name.size() - other.size()) + (head.each_token ? kOfTokens : kOfTexts);
         break;
       }
     config["architectures"] = Json::array({name});

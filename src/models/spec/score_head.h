@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head of numbers as config.json tells of it: HuggingFace's ...ForSequenceClassification.
+// A head of numbers as config.json tells of it: HuggingFace's ...ForSequenceClassification and
+// ...ForTokenClassification.
 #pragma once
 
 #include <optional>
@@ -12,6 +13,7 @@ namespace apus {
 struct ScoreHead {
   int64_t labels = 1;
   std::string problem_type;  // single_label_classification, multi_label_classification, regression
+  bool each_token = false;   // labels of each token, not of the text
 };
 
 // Where the file does not say it.

@@ -4,13 +4,17 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "algos/embedding.h"
 #include "algos/reranker.h"
 #include "algos/seq_cls.h"
+#include "algos/token_cls.h"
 #include "base/assets.h"
 #include "models/pooling.h"
 #include "tests/algos/preference_steps.h"
 #include "tests/fake_mesh.h"
+#include "text/word_places.h"
 
 namespace apus {
 namespace {
@@ -248,6 +252,58 @@ TEST(GenerativeReranker, IsTheOriginalsScoresLossAndGradient) {
                 r.c.json["cases"][side]["loss_listwise_groups_of_2"].get<double>(), 5e-5)
         << side;
   }
+}
+
+TEST(WordLabels, StandAtFirstTokens) {
+  TokenClsOptions o;
+  o.num_labels = 3;
+  TokenCls algorithm(o);
+  const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::from_json(asset("tokenizer/tokenizer.json"));
+  const Encoder encoder(tokenizer, std::nullopt, {.use_chat_template = false});
+  const auto of = [&](const char* label, const char* text = "Anna sees  Berlin") {
+    return algorithm.encode(
+        {Json{{"messages", {{{"role", "user"}, {"content", text}}}}, {"label", Json::parse(label)}}, {}}, encoder)[0];
+  };
+  const Sample sample = of("[1, 0, -100]");
+  const std::vector<WordPlace> words = word_places(*tokenizer, "Anna sees  Berlin", sample.ids);
+  ASSERT_EQ(words.size(), 3u);
+  EXPECT_EQ(words[2].word, "Berlin");
+  const std::vector<float>& column = sample.token_columns.at("label");
+  ASSERT_EQ(column.size(), sample.ids.size());
+  EXPECT_EQ(std::count_if(column.begin(), column.end(), [](float label) { return label >= 0; }), 2);
+  EXPECT_EQ(column[words[0].token], 1);
+  EXPECT_EQ(column[words[1].token], 0);
+  for (const char* wrong : {"[1, 0]", "[1, 0, 3]", "[1, 0, \"LOC\"]", "1"}) EXPECT_THROW(of(wrong), RowError) << wrong;
+}
+
+// Only labelled tokens count, however texts are divided.
+TEST(WordLabels, LossIsTheMeanOverLabelledTokens) {
+  const auto dir = test::source_dir() / "tests/data/words/bert";
+  const auto file = SafetensorsFile::open(dir / "golden.safetensors");
+  const at::Tensor ids = file->tensor("input_ids"), lengths = file->tensor("lengths");
+  const auto model = open_golden(dir / "checkpoint", Head::Scalar);
+  Samples rows;
+  std::vector<double> losses;
+  int64_t begin = 0;
+  for (int64_t r = 0; r < lengths.numel(); ++r) {
+    const int64_t length = lengths[r].item<int64_t>();
+    Sample& row = rows.emplace_back();
+    for (int64_t i = 0; i < length; ++i) {
+      row.ids.push_back(ids[begin + i].item<int32_t>());
+      const int64_t label = i % 3 == 1 ? (i + r) % 3 : -1;
+      row.token_columns["label"].push_back(static_cast<float>(label));
+      if (label >= 0)
+        losses.push_back(-file->tensor("logits")[begin + i].log_softmax(0, at::kDouble)[label].item<double>());
+    }
+    row.trained.assign(row.ids.size(), 0);
+    begin += length;
+  }
+  TokenClsOptions o;
+  o.num_labels = 3;
+  TokenCls algorithm(o);
+  const Step1 step = step_of(algorithm, {.policy = *model}, {rows});
+  EXPECT_NEAR(step.loss, std::accumulate(losses.begin(), losses.end(), 0.0) / std::size(losses), 2e-5);
+  EXPECT_LT(test::distance(step, step_of(algorithm, {.policy = *model}, test::one_by_one(rows))), 2e-5);
 }
 
 }  // namespace
