@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <future>
 
 #include "algos/row_sharers.h"
 #include "base/clock.h"
@@ -183,7 +182,7 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   sampling.seed = seed + static_cast<uint64_t>(share.begin);
   const Stopwatch watch;
   std::vector<Answer> out =
-      environment_ ? played(actors, rows, prompts, own, sampling) : answered(actors, prompts, media, sampling);
+      environment_ ? played(actors, rows, prompts, own, sampling) : answered(actors, prompts, media, sampling, own);
   round.seconds += watch.seconds();
   for (size_t i = 0; i < out.size(); ++i) {
     out[i].group = own.question(i);
@@ -194,18 +193,31 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
 
 // In one turn.
 std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
-                                           const std::vector<std::vector<MediaItem>>& media,
-                                           const Sampling& sampling) const {
+                                           const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling,
+                                           const Part& part) const {
+  AnswerEnded ended;
+  if (early_.judging)
+    ended = [&](size_t i, const FinishedAnswer& finished) {
+      if (finished.finish != Finish::Stop && finished.finish != Finish::Length) return;  // told when all have ended
+      Answer answer = answer_of(finished);
+      answer.group = part.question(i);
+      early_.judging->add(i, reward_input(answer, actors, early_.rows));
+    };
   const std::vector<FinishedAnswer> finished =
-      actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr);
-  std::vector<Answer> out(finished.size());
+      actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr, {}, ended);
+  std::vector<Answer> out;
   for (size_t i = 0; i < finished.size(); ++i) {
-    Answer& answer = out[i];
-    answer.prompt = prompts[i], answer.media = media[i];
-    take(answer, finished[i]);
-    answer.text = said(answer, finished[i].at_word);
+    out.push_back(answer_of(finished[i]));
+    out[i].prompt = prompts[i], out[i].media = media[i];
   }
   return out;
+}
+
+Answer AnswerRounds::answer_of(const FinishedAnswer& finished) const {
+  Answer answer;
+  take(answer, finished);
+  answer.text = said(answer, finished.at_word);
+  return answer;
 }
 
 // What the engine drew is put behind what there is.
@@ -309,92 +321,16 @@ Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
   return out;
 }
 
-// What a reward model says of each answer behind its question.
-std::vector<double> AnswerRounds::judged_by(const Actors& actors, size_t reward_model,
-                                            const std::vector<Answer>& answers) const {
-  const Model& model = *actors.others.at("reward").at(reward_model);
-  const std::string& name = names_[rewards_.names().size() + reward_model];
-  std::vector<double> out;
-  const auto at_once = static_cast<size_t>(o_.scored_at_once);
-  const size_t passes = passes_in_step(model, (answers.size() + at_once - 1) / at_once, actors.data_ranks);
-  for (size_t pass = 0, begin = 0; pass < passes; ++pass, begin += at_once) {
-    if (begin >= answers.size()) {
-      Scorer(model).scores(idle_batch().to(device_));
-      continue;
-    }
-    Samples samples;
-    for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i) {
-      Sample sample = sample_of(answers[i], false, false);
-      if (!answers[i].cut && behind_turn_) {
-        sample.ids.insert(sample.ids.end(), behind_turn_->begin(), behind_turn_->end());
-        sample.trained.resize(sample.ids.size(), 0);
-      }
-      samples.push_back(std::move(sample));
-    }
-    const at::Tensor score_S = Scorer(model).scores(collate(samples).to(device_)).select(1, 0).to(at::kCPU);
-    for (int64_t s = 0; s < score_S.numel(); ++s) {
-      out.push_back(score_S[s].item<double>());
-      require(std::isfinite(out.back()), Fault::Model, "the reward model ", name, " gives ", out.back(),
-              " for an answer: no number to learn from. Is its checkpoint whole? --torch_dtype float32 may help");
-    }
-  }
-  return out;
-}
-
-// Functions and programs judge while the models do, of which ranks may hold parts. Rewards that are asked twice may
-// differ: of ranks that have the same answers one asks.
-void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions) {
-  std::vector<Json> rows;
-  for (const Sample& question : questions) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
-  std::vector<RewardInput> inputs;
-  for (size_t i = 0; i < answers.size(); ++i)
-    inputs.push_back({.completion = answers[i].text,
-                      .tokens = answers[i].ids,
-                      .cut = answers[i].cut,
-                      .row = &rows[static_cast<size_t>(answers[i].group)],
-                      .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory,
-                      .group = answers[i].group,
-                      .step = actors.step});
-  const RowSharers sharers(actors.sharers);
-  std::future<Rewards::Scores> functions;
-  if (sharers.first()) functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
-  std::vector<std::vector<double>> judged;
-  const size_t first = rewards_.names().size(), models = o_.rewards.reward_model.size();
-  for (size_t m = 0; m < models; ++m) judged.push_back(judged_by(actors, m, answers));
-  if (!sharers.first()) return sharers.agree_on_rewards(answers);
-  const Rewards::Scores scores = functions.get();
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const std::vector<double> of_environment = std::exchange(answers[i].rewards, {});
-    answers[i].reward = scores.totals[i];
-    for (const auto& function : scores.functions) answers[i].rewards.push_back(function[i]);
-    for (size_t m = 0; m < judged.size(); ++m) {
-      answers[i].reward += rewards_.weights()[first + m] * judged[m][i];
-      answers[i].rewards.push_back(judged[m][i]);
-    }
-    for (const double reward : of_environment) {
-      if (!std::isnan(reward)) answers[i].reward += reward;
-      answers[i].rewards.push_back(reward);
-    }
-  }
-  sharers.agree_on_rewards(answers);
-}
-
-void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers,
-                                      Round& round) {
-  const double temperature = std::exchange(sampling_.temperature, 0);
-  std::vector<Answer> greedy = rolled_out(actors, questions, all_of(questions, 1), seed_, round);
-  sampling_.temperature = temperature;
-  reward(actors, greedy, questions);
-  for (Answer& answer : answers) answer.greedy_reward = greedy[static_cast<size_t>(answer.group)].reward;
-}
-
 AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, bool training) {
   bring_servers(actors);
   Round round;
+  early_ = {};  // a round that failed may have left one
   if (training) {
+    begin_judging(actors, questions, mine_of(questions, o_.each));
     round = draw(actors, questions);
   } else {
     const Part part = evaluated_part(actors, questions);
+    begin_judging(actors, questions, part);
     round.answers = rolled_out(actors, questions, part, evaluation_seed(actors, part), round);
     for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), actors.step);
   }
@@ -431,12 +367,6 @@ AnswerRounds::Part AnswerRounds::evaluated_part(const Actors& actors, const Samp
 uint64_t AnswerRounds::evaluation_seed(const Actors& actors, const Part& part) const {
   const auto place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
   return mix(seed_, stream_named("evaluation"), place) + static_cast<uint64_t>(part.before * part.each);
-}
-
-void AnswerRounds::judge(Actors& actors, Round& round, const Samples& questions, bool training) {
-  reward(actors, round.answers, questions);
-  if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
-  if (training && o_.resamples) resample(actors, round, o_.each);
 }
 
 // Groups without spread make room for answers to further questions, one for one. Ranks that share out experts all go on

@@ -11,6 +11,7 @@
 #include "environment/episodes.h"
 #include "reward/reward.h"
 #include "reward/reward_options.h"
+#include "reward/round_judging.h"
 #include "train/algorithm.h"
 #include "train/options/rollout_options.h"
 
@@ -125,11 +126,15 @@ class AnswerRounds {
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                  Round& round);
   std::vector<Answer> answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
-                               const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling) const;
+                               const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling,
+                               const Part& part) const;
+  Answer answer_of(const FinishedAnswer& finished) const;
   std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows,
                              const std::vector<std::vector<int32_t>>& prompts, const Part& part,
                              const Sampling& sampling) const;
   std::vector<int32_t> between_turns(const Json& row, const Json& messages) const;
+  void begin_judging(const Actors& actors, const Samples& questions, const Part& part);
+  RewardInput reward_input(const Answer& answer, const Actors& actors, const std::vector<Json>& rows) const;
   void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
   std::vector<double> judged_by(const Actors& actors, size_t reward_model, const std::vector<Answer>& answers) const;
   void add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers, Round& round);
@@ -143,6 +148,11 @@ class AnswerRounds {
   const c10::Device device_;
   const std::shared_ptr<Plugins> plugins_;  // null: none are given
   Rewards rewards_;
+  // Of the round that is being drawn: its questions' columns, and what rewards say of its answers as they come.
+  struct Early {
+    std::vector<Json> rows;
+    std::unique_ptr<RoundJudging> judging;
+  } early_;
   std::vector<std::string> names_;
   std::vector<double> weights_;
   struct {

@@ -81,6 +81,7 @@ class Engine : public TextEngine {
     std::vector<TokenOut> prompt;  // log-probs so far
     bool told_cached = false;
     int64_t drafted = 0;  // guesses that its receiver has not been told of
+    GuessLength guesses;
   };
   struct Leaving {
     std::string name;

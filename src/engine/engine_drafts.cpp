@@ -51,7 +51,8 @@ void Engine::add_drafts(StepPlan& plan) {
     const auto count = std::ssize(guess[i]);
     scheduler_->draft(plan, plan.items[i], std::move(guess[i]));
     counted_.drafted_tokens += count;
-    active_.at(plan.items[i].sequence->id).drafted += count;
+    Active& active = active_.at(plan.items[i].sequence->id);
+    active.drafted += count, active.guesses.guessed(count);
   }
 }
 
@@ -63,17 +64,20 @@ std::vector<std::vector<int32_t>> Engine::guesses(const StepPlan& plan, int64_t 
     taken += count;
     return count;
   };
+  const auto length = [&](const StepPlan::Item& item) {
+    return most > 0 ? active_.at(item.sequence->id).guesses.next(most) : 0;
+  };
   if (!drafter_) {
     for (size_t i = 0; i < out.size(); ++i) {
       if (plan.items[i].count > 1) continue;
-      out[i] = look_up(plan.items[i].sequence->tokens, spec_.draft, most);
+      out[i] = look_up(plan.items[i].sequence->tokens, spec_.draft, length(plan.items[i]));
       out[i].resize(static_cast<size_t>(room(plan.items[i], std::ssize(out[i]))));
     }
     return out;
   }
   std::vector<Drafter::Wish> wishes;
   for (const auto& item : plan.items)
-    wishes.push_back({item.sequence, &active_.at(item.sequence->id).request.sampling, room(item, most)});
+    wishes.push_back({item.sequence, &active_.at(item.sequence->id).request.sampling, room(item, length(item))});
   drafter_->forget_others([&](int64_t id) { return scheduler_->find(id) != nullptr; });
   out = (*drafter_)(*model_, *cache_, wishes);
   for (auto& guess : out)  // its vocabulary may be padded further

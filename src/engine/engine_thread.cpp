@@ -307,6 +307,7 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   if (has_penalties(s)) a.counts.add(token);
   ++counted_.generated_tokens;
   counted_.accepted_tokens += guessed;
+  a.guesses.right(guessed);
   // Where an answer has a form, this is its end, whatever ignore_eos says.
   const bool may_stop = !s.ignore_eos || a.request.constraint;
   const bool stop = may_stop && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();

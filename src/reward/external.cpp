@@ -60,7 +60,7 @@ ExternalReward::ExternalReward(std::string command, const RewardOptions& options
 
 std::vector<double> ExternalReward::score(const std::vector<RewardInput>& answers) {
   try {
-    return asked(answers);
+    return asked(answers, std::exchange(begun_, {}));
   } catch (const Error& error) {
     if (!skips_ || error.at.fault != Fault::Data) throw;
     log_warning(error.what(), " (--reward_failure skip: its opinion of these ", answers.size(),
@@ -69,12 +69,23 @@ std::vector<double> ExternalReward::score(const std::vector<RewardInput>& answer
   }
 }
 
-std::vector<double> ExternalReward::asked(const std::vector<RewardInput>& answers) const {
+// What goes wrong here is told by asked().
+void ExternalReward::hear(const std::vector<RewardInput>& answers) {
+  if (!begun_.program) begun_.program = std::make_unique<Program>(command_, "reward program");
   std::string text;
   for (const RewardInput& answer : answers) text += line_about(answer);
-  Program program(command_, "reward program");
+  begun_.heard += answers.size();
+  const size_t most = kBytesPerAnswer * (begun_.heard + 1);
+  begun_.late |= begun_.program->talk(text, timeout_, most, [] { return true; }) == Program::Heard::Late;
+}
+
+std::vector<double> ExternalReward::asked(const std::vector<RewardInput>& answers, Begun begun) const {
+  std::string text;
+  for (size_t i = begun.heard; i < answers.size(); ++i) text += line_about(answers[i]);
+  if (!begun.program) begun.program = std::make_unique<Program>(command_, "reward program");
+  Program& program = *begun.program;
   const size_t most = kBytesPerAnswer * (answers.size() + 1);
-  const Program::Heard heard = program.talk(text, timeout_, most);
+  const Program::Heard heard = begun.late ? Program::Heard::Late : program.talk(text, timeout_, most);
   const int status = program.wait(heard != Program::Heard::End);
   const std::string last_words = program.last_words();
   require(heard != Program::Heard::Late, Fault::Data, "the reward program '", command_, "' was not done with ",

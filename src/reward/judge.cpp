@@ -96,6 +96,7 @@ class JudgeReward final : public Reward {
     if (const char* key = std::getenv("JUDGE_API_KEY")) headers_.push_back(str("Authorization: Bearer ", key));
   }
 
+  bool judges_alone() const override { return true; }
   std::vector<double> score(const std::vector<RewardInput>& answers) override {
     absent_ = false;
     std::vector<double> out(answers.size(), NAN);

@@ -75,14 +75,13 @@ Rewards::Rewards(const RewardOptions& options, const std::shared_ptr<Plugins>& p
 Rewards::~Rewards() = default;
 
 Rewards::Scores Rewards::score(const std::vector<RewardInput>& answers) {
-  Scores out;
-  out.functions.resize(rewards_.size());
+  std::vector<std::vector<double>> functions(rewards_.size());
   std::vector<std::exception_ptr> failures(rewards_.size());
   std::vector<std::thread> threads;  // a program that is waited for does not hold up the others
   for (size_t f = 0; f < rewards_.size(); ++f)
     threads.emplace_back([&, f] {
       try {
-        out.functions[f] = rewards_[f]->score(answers);
+        functions[f] = rewards_[f]->score(answers);
       } catch (...) {
         failures[f] = std::current_exception();
       }
@@ -90,9 +89,14 @@ Rewards::Scores Rewards::score(const std::vector<RewardInput>& answers) {
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
-  out.totals.assign(answers.size(), 0.0);
+  return summed(std::move(functions), answers.size());
+}
+
+Rewards::Scores Rewards::summed(std::vector<std::vector<double>> functions, size_t answers) const {
+  Scores out{.functions = std::move(functions), .totals = {}};
+  out.totals.assign(answers, 0.0);
   for (size_t f = 0; f < rewards_.size(); ++f)
-    for (size_t i = 0; i < answers.size(); ++i)
+    for (size_t i = 0; i < answers; ++i)
       if (!std::isnan(out.functions[f][i])) out.totals[i] += weights_[f] * out.functions[f][i];
   return out;
 }

@@ -32,12 +32,18 @@ class Reward {
   virtual ~Reward() = default;
   // One number for each answer; nan where it has no opinion.
   virtual std::vector<double> score(const std::vector<RewardInput>& answers) = 0;
+  // What it says of an answer depends on no other one: it may be asked of parts of a round.
+  virtual bool judges_alone() const { return false; }
+  // Answers of a round whose others are still drawn, in their order; score() of the whole round follows, or forget().
+  virtual void hear(const std::vector<RewardInput>& /*answers*/) {}
+  virtual void forget() {}
 };
 
 // Of functions that look at one answer at a time: several threads work on them.
 class SingleReward : public Reward {
  public:
   std::vector<double> score(const std::vector<RewardInput>& answers) override;
+  bool judges_alone() const override { return true; }
   virtual double one(const RewardInput& answer) const = 0;  // thread-safe
 };
 
@@ -64,6 +70,8 @@ class Rewards {
     std::vector<double> totals;                  // weighed sums; what is nan counts nothing
   };
   Scores score(const std::vector<RewardInput>& answers);
+  Scores summed(std::vector<std::vector<double>> functions, size_t answers) const;
+  const std::vector<std::unique_ptr<Reward>>& functions() const { return rewards_; }
   // As logs show them: a program by its file. No two are the same.
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<double>& weights() const { return weights_; }  // of functions, then of --reward_model

@@ -77,7 +77,7 @@ int64_t Rollout::longest() const { return policy_.shape().max_positions; }
 
 std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
                                              const std::vector<std::vector<MediaItem>>& media, const StopWords* stop,
-                                             const std::vector<uint64_t>& seeds) {
+                                             const std::vector<uint64_t>& seeds, const AnswerEnded& ended) {
   const bool alone = servers_ || !line_;
   if (prompts.empty() && alone) return {};
   const bool seen = std::any_of(media.begin(), media.end(), [](const auto& of_prompt) { return !of_prompt.empty(); });
@@ -92,7 +92,7 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
   Answers out;
   if (alone && !servers_) {
     for (size_t i = 0; seen && i < requests.size(); ++i) requests[i].media = media.at(i);
-    out = by_engine(std::move(requests), stop);
+    out = by_engine(std::move(requests), stop, ended);
   } else {
     AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = held_ ? version_of_servers_ : version_ + 1};
     for (const EngineRequest& request : requests) order.seeds.push_back(request.sampling.seed);
@@ -111,13 +111,14 @@ Rollout::Answers Rollout::by_servers(AnswerOrder order, const StopWords* stop) {
   return out;
 }
 
-Rollout::Answers Rollout::by_engine(std::vector<EngineRequest> requests, const StopWords* stop) {
+Rollout::Answers Rollout::by_engine(std::vector<EngineRequest> requests, const StopWords* stop,
+                                    const AnswerEnded& ended) {
   int64_t tokens = 1;
   for (const EngineRequest& r : requests) tokens = std::max(tokens, std::ssize(r.prompt) + r.sampling.max_new_tokens);
   Engine& engine = awake(tokens);
   Answers out;
   try {
-    out = generate(engine, std::move(requests), stop);
+    out = generate(engine, std::move(requests), stop, ended);
   } catch (...) {
     if (!line_) rest();  // else the others learn of it as of any rank's failure
     throw;

@@ -38,10 +38,12 @@ class Rollout {
   // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after,
   // also when it throws, unless a Shift goes on. TokenOut::weights is how often weights_changed() was said.
   // `media`: of each prompt; empty: there are none. `stop`: texts that end an answer; null: none. `seeds`: of each
-  // prompt, instead.
+  // prompt, instead. `ended`: is told of each answer when it is whole, where the engine of this process answers them
+  // alone.
   std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
                                       const std::vector<std::vector<MediaItem>>& media = {},
-                                      const StopWords* stop = nullptr, const std::vector<uint64_t>& seeds = {});
+                                      const StopWords* stop = nullptr, const std::vector<uint64_t>& seeds = {},
+                                      const AnswerEnded& ended = {});
   // Whoever changed the policy's weights between two calls says so.
   void weights_changed() { ++version_; }
   // From now on these answer, if any are named, and have the weights as they stand; `sends`: this rank gives them to
@@ -69,7 +71,7 @@ class Rollout {
  private:
   using Answers = std::vector<FinishedAnswer>;
   Answers by_servers(AnswerOrder order, const StopWords* stop);
-  Answers by_engine(std::vector<EngineRequest> requests, const StopWords* stop);
+  Answers by_engine(std::vector<EngineRequest> requests, const StopWords* stop, const AnswerEnded& ended = {});
   // What all ranks of the copy ask, and then this one's answers. Nothing: all are done.
   std::optional<Answers> together(const std::optional<AnswerOrder>& mine, const StopWords* stop);
   Engine& awake(int64_t tokens);       // for texts of so many tokens

@@ -99,5 +99,23 @@ TEST(DraftOptions, SayWhatCannotBe) {
   test::expect_says(refusal({"--speculative_max_sequences", "3"}), "nothing to limit");
 }
 
+TEST(GuessLength, FollowsWhatWasRight) {
+  GuessLength length;
+  const auto pass = [&](int64_t count, int64_t right) {
+    length.guessed(count);
+    for (int64_t i = 0; i <= count; ++i) length.right(i < right);
+    return length.next(8);
+  };
+  EXPECT_EQ(length.next(8), 8) << "the most, as long as nothing is known";
+  EXPECT_EQ(pass(8, 5), 7);
+  EXPECT_EQ(pass(7, 0), 6);
+  EXPECT_EQ(pass(0, 0), 6) << "nothing was guessed, so nothing is learnt";
+  EXPECT_EQ(pass(2, 2), 8) << "the text had no more";
+  for (int i = 0; i < 20; ++i) pass(1, 0);
+  EXPECT_EQ(pass(1, 0), 1) << "one is always tried";
+  EXPECT_EQ(pass(1, 1), 3);
+  EXPECT_EQ(length.next(0), 0) << "none is wanted";
+}
+
 }  // namespace
 }  // namespace apus

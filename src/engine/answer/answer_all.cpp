@@ -35,20 +35,25 @@ struct Collector {
     if (!texts.empty()) texts[i].push(e);
     if (!texts.empty() && !texts[i].stop().empty()) {
       g.tokens = texts[i].tokens(), g.finish = Finish::Stop, g.at_word = true;
-      if (--left == 0) done.notify_all();
+      end(i);
       return e.finish != Finish::None;
     }
     if (e.finish == Finish::None) return true;
     g.finish = e.finish;
     g.error = e.error;
-    if (--left == 0) done.notify_all();
+    end(i);
     return true;
+  }
+  void end(size_t i) {
+    if (ended) ended(i, results[i]);
+    if (--left == 0) done.notify_all();
   }
   std::mutex mutex;
   std::condition_variable done;
   std::vector<FinishedAnswer> results;
   std::vector<AnswerText> texts;  // of each, where stop words are looked for
   size_t left;
+  AnswerEnded ended;
 };
 
 AnswerText text_to(const StopWords& stop) {
@@ -57,8 +62,10 @@ AnswerText text_to(const StopWords& stop) {
 
 }  // namespace
 
-std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests, const StopWords* stop) {
+std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests, const StopWords* stop,
+                                     const AnswerEnded& ended) {
   const auto collector = std::make_shared<Collector>(requests.size());
+  collector->ended = ended;
   if (stop)
     for (size_t i = 0; i < requests.size(); ++i) collector->texts.push_back(text_to(*stop));
   for (size_t i = 0; i < requests.size(); ++i)

@@ -2,6 +2,8 @@
 // Asking a TextEngine for whole answers: for rollouts, tests and small tools. No tensor library.
 #pragma once
 
+#include <functional>
+
 #include "engine/answer/text_engine.h"
 #include "text/tokenizer.h"
 
@@ -32,9 +34,11 @@ inline constexpr const char* kDiverged =
 // For training: throws when the answer has failed. Fault::Model where the model gave no numbers, else Fault::Device.
 void require_ended(const FinishedAnswer& answer, const std::string& doing);
 
+// Is told of each answer when it is whole, on the engine's thread: not for long.
+using AnswerEnded = std::function<void(size_t request, const FinishedAnswer& answer)>;
 // All at once; returns when the last one is done, in the order of the requests. Their sinks are this function's.
 std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests,
-                                     const StopWords* stop = nullptr);
+                                     const StopWords* stop = nullptr, const AnswerEnded& ended = {});
 // The i-th prompt with seed + i, so that equal prompts get different answers.
 std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
 std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
