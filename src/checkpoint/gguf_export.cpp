@@ -92,10 +92,23 @@ void write_tower(const fs::path& to, const GgufTowerSettings& tower, const Tenso
   GgufWriter writer(to, std::move(plan));
   for (const GgufSource& source : tower.sources) {
     const std::string& name = source.from.at(0);
-    write_rows(writer, in_file(folder.tensor(name), name, source.turn, sizes), source.tensor.type, name, nullptr);
+    const at::Tensor whole = folder.tensor(name);
+    write_rows(writer, in_file(source.row < 0 ? whole : whole[source.row], name, source.turn, sizes),
+               source.tensor.type, name, nullptr);
     folder.forget(name);
   }
   writer.commit();
+}
+
+// Numbers of every layer become lists (GgufForm::numbers).
+void add_numbers(GgufSettings& settings, const TensorFolder& folder) {
+  const GgufForm& form = settings.family.form;
+  for (const GgufNumber& number : form.numbers) {
+    GgufValue::Numbers all;
+    for (int64_t i = 0; i < settings.sizes.layers; ++i)
+      all.push_back(folder.tensor(str(form.layers, i, ".", number.hf)).to(at::kFloat).item<float>());
+    settings.all.emplace_back(number.gguf, GgufValue::list(GgufKind::F32, std::move(all)));
+  }
 }
 
 }  // namespace
@@ -104,6 +117,7 @@ GgufReport export_gguf(const GgufExport& what) {
   at::NoGradGuard no_grad;
   const TensorFolder folder(what.from);
   GgufSettings settings = gguf_settings(what.from, *what.mix, what.name);
+  add_numbers(settings, folder);
   std::optional<GgufTowerSettings> tower;
   if (settings.seeing) tower = gguf_tower_settings(settings, what.from, type_of_tower(*what.mix), what.name);
   std::optional<ImportanceMatrix> importance;

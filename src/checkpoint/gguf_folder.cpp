@@ -98,7 +98,7 @@ fs::path gguf_folder(const fs::path& file) {
   if (model->tower()) {
     fs::create_symlink(tower, partial / kGgufTowerFile);
     write_file_atomic(partial / "preprocessor_config.json",
-                      json_text(preprocessor_of_tower(*model->tower()), 2) + "\n");
+                      json_text(preprocessor_of_tower(*model->tower(), model->seeing()->tower), 2) + "\n");
     log_info(file.filename().string(), " sees through ", tower.filename().string(), ", which lies beside it");
   }
   write_file_atomic(partial / "generation_config.json", json_text(generation, 2) + "\n");

@@ -187,11 +187,13 @@ GgufSettings gguf_settings(const fs::path& folder, const GgufMix& mix, const std
   out.whole = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
   out.config = out.whole;
   const std::string type = Config(out.whole).text("model_type", "");
-  out.seeing = tower_of_model_type(type);
+  out.seeing = tower_of_config(out.whole);
   out.family = out.seeing ? out.seeing->text(/*alone=*/false) : family_of_model_type(type, where);
   if (out.seeing && !out.seeing->tower.part.empty()) out.config = out.whole[out.seeing->tower.part];
   const DecoderSpec spec = describe_model(out.whole);
   const ModelShape& s = spec.shape;
+  if (GgufForm& form = out.family.form; s.experts > 0 && !form.with_experts.empty())
+    form.architecture = form.with_experts;
   out.facts = {.architecture = out.family.form.architecture,
                .layers = s.layers,
                .heads = s.heads,

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ struct GgufSource {
   GgufPlan::Tensor tensor;
   std::vector<std::string> from;
   GgufTurn turn = {};
+  int64_t row = -1;  // this one of it alone; -1: all
 };
 
 // Of a tower, by the model's own names: the checkpoint's name and the shape.
@@ -29,7 +31,7 @@ using TensorsOfTower = std::map<std::string, std::pair<std::string, std::vector<
 
 struct GgufSettings {
   GgufFamily family;
-  const GgufTowerFamily* seeing = nullptr;  // of a model that sees; the family is the text's then
+  std::optional<GgufTowerFamily> seeing;  // of a model that sees; the family is the text's then
   GgufModelFacts facts;
   std::vector<std::pair<std::string, GgufValue>> all;
   std::map<std::string, std::vector<float>> factors;  // tensors of them: what periods are multiplied by

@@ -68,6 +68,16 @@ std::vector<int64_t> shape_in_file(std::vector<int64_t> shape, const std::string
     shape = turn.heads_turned ? std::vector<int64_t>{heads, shape[1], shape[0] / heads}
                               : std::vector<int64_t>{heads, shape[0] / heads, shape[1]};
   }
+  while (std::ssize(shape) < turn.ones_first.file) shape.insert(shape.begin(), 1);
+  if (turn.row_shape) {
+    const std::vector<int64_t> row = turn.row_shape(sizes);
+    int64_t width = 1;
+    for (const int64_t d : row) width *= d;
+    require(shape.size() == 2 && shape[1] == width, Fault::Model, "tensor '", hf, "' has no rows of ", width,
+            " numbers");
+    shape.pop_back();
+    shape.insert(shape.end(), row.begin(), row.end());
+  }
   if (turn.adds_last && !shape.empty()) shape.push_back(1);
   if (turn.rows_of_one && shape.size() == 1) shape = {turn.rows_of_one(sizes), shape[0] / turn.rows_of_one(sizes)};
   return shape;
@@ -87,7 +97,7 @@ class Sources {
   void add(const std::string& name, const Held& held) {
     std::vector<GgufPlace> places = places_in_file(name, form_);
     if (places.empty() && form_.language) places = places_in_file("model." + name, form_);
-    if (places.empty()) unknown.push_back(held.name);
+    if (places.empty() && !is_number_of_layer(name)) unknown.push_back(held.name);
     for (const GgufPlace& place : places) {
       GgufSource& source = found_[place.name];
       source.turn = place.turn;
@@ -117,6 +127,11 @@ class Sources {
   std::vector<std::string> unknown;
 
  private:
+  bool is_number_of_layer(const std::string& name) const {
+    return std::any_of(form_.numbers.begin(), form_.numbers.end(), [&](const GgufNumber& number) {
+      return name.starts_with(form_.layers) && name.ends_with("." + number.hf);
+    });
+  }
   const GgufForm& form_;
   const GgufSizes& sizes_;
   std::map<std::string, GgufSource> found_;
@@ -164,7 +179,7 @@ void add_sources(GgufSettings& settings, const DecoderSpec& spec, const fs::path
   sizes.config = &settings.config;
   Sources sources(form, sizes);
   std::map<std::string, Held> all;
-  if (const GgufTowerFamily* seeing = settings.seeing) {
+  if (const auto& seeing = settings.seeing) {
     const auto named = by_own_names(folder, disk_forms_of(settings.whole), [&](const std::string& own) {
       const std::string name = text_name(own, seeing->tower);
       return !places_in_file(name.empty() ? own : name, name.empty() ? seeing->tower.form : form).empty();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a tower that sees, beside that of its text: settings, sources, and whether a reader gets the same.
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/gguf_settings.h"
 #include "gguf/import.h"
@@ -27,12 +29,29 @@ void refuse_what_is_lost(const GgufSettings& settings, const GgufTowerSettings& 
   GgufHeader text = planned_header(settings.all, settings.sources, where);
   text.factors_of = settings.factors;
   const GgufHeader of_tower = planned_header(tower.all, tower.sources, where);
-  const Json back = config_of_tower(text, of_tower, *settings.seeing, config_of_gguf(text, settings.family));
+  const bool own = !settings.seeing->tower.only_written;
+  const GgufTowerFamily reader = own ? *settings.seeing : tower_of_files(text, of_tower);
+  const Json back = config_of_tower(text, of_tower, reader, config_of_gguf(text, settings.family));
   for (const auto& [key, value] : back["vision_config"].items())
-    if (const auto said = tower.vision.find(key); said != tower.vision.end())
+    if (const auto said = tower.vision.find(key); own && said != tower.vision.end())
       require(*said == value, Fault::Model, where, ": config.json: vision_config: ", key, " is ", said->dump(),
               ", and a GGUF file of this family means ", value.dump());
   refuse_what_is_lost(settings, describe_model(settings.whole), describe_model(back), where);
+}
+
+// A token's row of the text's table (GgufTower::row).
+void add_row(GgufTowerSettings& tower, const GgufSettings& settings, const std::string& where) {
+  const auto& [token, name] = settings.seeing->tower.row;
+  if (token.empty()) return;
+  const auto tokens = std::find_if(settings.all.begin(), settings.all.end(),
+                                   [](const auto& each) { return each.first == "tokenizer.ggml.tokens"; });
+  require(tokens != settings.all.end(), Fault::Model, where, ": there is no tokenizer");
+  const auto& all = std::get<GgufValue::Strings>(tokens->second.held);
+  const auto at = std::find(all.begin(), all.end(), token);
+  require(at != all.end(), Fault::Model, where, ": its tokenizer lacks ", token, ", which the tower's file needs");
+  for (const GgufSource& source : settings.sources)
+    if (source.tensor.name == "token_embd.weight")
+      tower.sources.push_back({{name, GgmlType::F32, {source.tensor.shape.back()}}, source.from, {}, at - all.begin()});
 }
 
 }  // namespace
@@ -62,6 +81,7 @@ GgufTowerSettings gguf_tower_settings(const GgufSettings& settings, const fs::pa
   const GgufHeader said = planned_header(out.all, {}, folder.string());
   out.sizes = sizes_of_tower(said, out.vision);
   out.sources = sources_of_tower(settings.of_tower, form, out.sizes);
+  add_row(out, settings, folder.string());
   out.sizes.config = nullptr;  // the caller's copy of vision_config is another object
   for (GgufSource& source : out.sources) source.tensor.type = source.tensor.shape.size() == 2 ? type : GgmlType::F32;
   refuse_what_is_lost(settings, out, folder.string());

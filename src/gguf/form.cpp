@@ -18,9 +18,28 @@ std::vector<std::string> names_of(std::string GgufFamily::*type, std::string Ggu
     out.push_back(architecture ? family.form.*architecture : family.*type);
   for (const auto& [name, family] : Registry<GgufTowerFamily>::of().all())
     out.push_back(architecture ? family.tower.architecture : family.model_type);
+  std::erase(out, "");
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
+}
+
+GgufFamily as_written(GgufFamily family, const std::string& architecture) {
+  family.form.architecture = architecture;
+  return family;
+}
+
+// Of one that sees beside any text: with this one.
+GgufTowerFamily with_text(GgufTowerFamily family, const std::string& model_type) {
+  GgufTower& tower = family.tower;
+  if (tower.architecture.empty() || model_type != tower.text)
+    tower.architecture = family_of_model_type(model_type, family.model_type).form.architecture;
+  tower.text = model_type;
+  return family;
+}
+
+std::string vision_type(const Json& config, const std::string& unsaid) {
+  return config.value("vision_config", Json::object()).value("model_type", unsaid);
 }
 
 }  // namespace
@@ -89,7 +108,8 @@ const GgufTensor* GgufSays::tensor(const std::string& name) const {
 }
 
 std::vector<bool> GgufSays::layers_with(const std::string& name) const {
-  std::vector<bool> out(static_cast<size_t>(std::clamp<int64_t>(needed("block_count"), 0, 4096)));
+  const int64_t ahead = integer("nextn_predict_layers").value_or(0);
+  std::vector<bool> out(static_cast<size_t>(std::clamp<int64_t>(needed("block_count") - ahead, 0, 4096)));
   for (size_t i = 0; i < out.size(); ++i) out[i] = tensor(str("blk.", i, ".", name)) != nullptr;
   return out;
 }
@@ -131,8 +151,16 @@ GgufFamily GgufTowerFamily::text(bool alone) const {
   return family;
 }
 
-const GgufTowerFamily* tower_of_model_type(const std::string& model_type) {
-  return Registry<GgufTowerFamily>::of().find(model_type);
+std::optional<GgufTowerFamily> tower_of_config(const Json& config) {
+  const GgufTowerFamily* found = Registry<GgufTowerFamily>::of().find(config.value("model_type", ""));
+  if (!found) return std::nullopt;
+  // Of several towers that the family may have, this one's.
+  const std::string tower = vision_type(found->tower.says, "");
+  if (!tower.empty() && vision_type(config, tower) != tower) return std::nullopt;
+  if (!found->tower.any_text) return *found;
+  const Json part = config.value(found->tower.part, Json::object());
+  const std::string text = part.value("model_type", found->tower.text);
+  return Registry<GgufFamily>::of().find(text) ? std::optional(with_text(*found, text)) : std::nullopt;
 }
 
 GgufTowerFamily tower_of_files(const GgufHeader& text, const GgufHeader& tower) {
@@ -141,10 +169,16 @@ GgufTowerFamily tower_of_files(const GgufHeader& text, const GgufHeader& tower) 
   require(of_tower == "clip", Fault::Model, tower.where, ": its architecture is '", of_tower.substr(0, 100),
           "', where the file of a tower that sees has 'clip'");
   std::vector<std::string> known;
+  const GgufTowerFamily* of_any = nullptr;
   for (const auto& [name, family] : Registry<GgufTowerFamily>::of().all()) {
-    if (family.tower.projector == projector && family.tower.architecture == architecture) return family;
-    known.push_back(family.tower.projector + " of " + family.tower.architecture);
+    const GgufTower& form = family.tower;
+    known.push_back(form.projector + (form.architecture.empty() ? "" : " of " + form.architecture));
+    if (form.projector != projector || form.only_written) continue;
+    if (form.architecture == architecture)
+      return form.any_text ? with_text(family, family_of_file(text).model_type) : family;
+    if (form.architecture.empty()) of_any = &family;
   }
+  if (of_any) return with_text(*of_any, family_of_file(text).model_type);
   fail(Fault::Model, tower.where, ": a tower of the kind '", projector.substr(0, 100), "' for a text model '",
        architecture.substr(0, 100), "' is not read; these are: ", join(known),
        ". Move the file away to use the text model alone, or give the HuggingFace folder");
@@ -156,11 +190,11 @@ GgufFamily family_of_file(const GgufHeader& header) {
   const GgufSays says(header, architecture);
   const GgufFamily* usual = nullptr;
   for (const auto& [name, family] : Registry<GgufFamily>::of().all()) {
-    if (family.form.architecture != architecture) continue;
-    if (family.form.claims && family.form.claims(says)) return family;
+    if (family.form.architecture != architecture && family.form.with_experts != architecture) continue;
+    if (family.form.claims && family.form.claims(says)) return as_written(family, architecture);
     if (!family.form.claims && !usual) usual = &family;
   }
-  if (usual) return *usual;
+  if (usual) return as_written(*usual, architecture);
   for (const auto& [name, family] : Registry<GgufTowerFamily>::of().all())
     if (family.tower.architecture == architecture) return family.text(/*alone=*/true);
   const auto known = gguf_architectures();

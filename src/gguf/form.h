@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,13 @@ struct GgufTurn {
   int64_t (*rows_of_one)(const GgufSizes& sizes) = nullptr;
   // Above 0: the checkpoint has the rows in so many groups, [groups, rows / groups, width].
   int64_t groups = 0;
+  // So many dimensions in the checkpoint and in the file, the first of which are 1. (Tools leave those out in the
+  // file.)
+  struct {
+    int64_t checkpoint = 0, file = 0;
+  } ones_first = {};
+  // A row's dimensions in the file; null: it has one.
+  std::vector<int64_t> (*row_shape)(const GgufSizes& sizes) = nullptr;
 };
 
 // What stands for one another behind the layer's number, or outside of layers: "mlp.gate_up_proj" and "ffn_up" for the
@@ -59,6 +67,12 @@ struct GgufKey {
   enum Kind { Whole, Number, Flag, Wholes, Numbers };
   std::string config, file;
   Kind kind = Whole;
+};
+
+// A number of every layer: a tensor of this shape behind the layer's number in the checkpoint, a list in the file.
+struct GgufNumber {
+  std::string hf, gguf;
+  std::vector<int64_t> shape;
 };
 
 // A file's settings by their names behind the architecture's.
@@ -111,6 +125,8 @@ struct GgufForm {
   bool (*claims)(const GgufSays& file) = nullptr;
   std::vector<GgufPair> names = {};  // those that differ from most families'
   std::vector<GgufKey> keys = {};
+  std::vector<GgufNumber> numbers = {};
+  std::string with_experts = "";         // the architecture of its models with experts; empty: the same
   std::string layers = "model.layers.";  // where the checkpoint's names of layers begin
   std::string file_layers = "blk.";      // and the file's
   bool language = true;                  // names that most families have are this one's, too, and experts are numbered
@@ -140,6 +156,8 @@ struct GgufTower {
   std::string projector = "";     // clip.projector_type; empty: such files are neither read nor written
   std::string architecture = "";  // of the text's file: "qwen2vl"
   std::string text = "";          // the other family's model_type
+  bool any_text = false;          // `text` is the one where config.json does not say it; the architecture is its own
+  bool only_written = false;      // files are read as another family's, which is the same model
   // Where config.json has the text's part, and that part's model_type; empty: at the top level.
   std::string part = "", part_type = "";
   // What its checkpoints' names of the text begin with, and this one's.
@@ -151,9 +169,12 @@ struct GgufTower {
   Json says = Json::object();  // of config.json, what files do not say
   // Ids of config.json, and the tokens that have them.
   std::vector<std::pair<std::string, std::string>> tokens = {};
-  // What else of config.json the settings mean, and the other way round.
+  // A token whose row of the text's table is in the tower's file too, and its name there.
+  std::pair<std::string, std::string> row = {};
+  // What else of config.json the settings mean, and the other way round; what preprocessor_config.json says.
   void (*read)(const GgufSays& clip, Json& config) = nullptr;
   void (*write)(const Json& config, GgufSettingsWriter& out) = nullptr;
+  void (*read_pixels)(const GgufSays& clip, Json& preprocessor) = nullptr;
   // What the text's file says of the tower.
   void (*write_text)(const Json& config, GgufSettingsWriter& out) = nullptr;
 };
@@ -172,7 +193,7 @@ void register_gguf_tower(const std::string& model_type, const std::string& class
 GgufFamily family_of_file(const GgufHeader& header);
 // Of both files of one that sees.
 GgufTowerFamily tower_of_files(const GgufHeader& text, const GgufHeader& tower);
-const GgufTowerFamily* tower_of_model_type(const std::string& model_type);  // null: it has none in such files
+std::optional<GgufTowerFamily> tower_of_config(const Json& config);  // none: it has none in such files
 const GgufFamily& family_of_model_type(const std::string& model_type, const std::string& where);
 std::vector<std::string> gguf_architectures();
 

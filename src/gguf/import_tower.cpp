@@ -34,8 +34,7 @@ Json config_of_tower(const GgufHeader& text_file, const GgufHeader& tower, const
                             {"mrope_section", std::vector<int64_t>(sections.begin(), sections.begin() + 3)}};
   Json config = text;
   if (!form.part.empty()) {
-    text["model_type"] = form.part_type;
-    text.erase("architectures");
+    if (!form.any_text) text["model_type"] = form.part_type, text.erase("architectures");
     config = {{form.part, text}};
     for (const char* key : {"torch_dtype", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"})
       if (text.contains(key)) config[key] = text[key];
@@ -51,7 +50,7 @@ Json config_of_tower(const GgufHeader& text_file, const GgufHeader& tower, const
   return config;
 }
 
-Json preprocessor_of_tower(const GgufHeader& tower) {
+Json preprocessor_of_tower(const GgufHeader& tower, const GgufTower& form) {
   const GgufSays clip(tower, "clip");
   Json out = Json::object();
   for (const char* key : {"image_mean", "image_std"})
@@ -61,6 +60,7 @@ Json preprocessor_of_tower(const GgufHeader& tower) {
     out["size"] = {{"longest_edge", *longest}};
     out["max_image_size"] = {{"longest_edge", clip.needed("vision.image_size")}};
   }
+  if (form.read_pixels) form.read_pixels(clip, out);
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace apus {
 
 // `text`: what config_of_gguf makes of the text's file.
 Json config_of_tower(const GgufHeader& text_file, const GgufHeader& tower, const GgufTowerFamily& family, Json text);
-Json preprocessor_of_tower(const GgufHeader& tower);
+Json preprocessor_of_tower(const GgufHeader& tower, const GgufTower& form);
 // `vision`: vision_config, which the sizes go on pointing to.
 GgufSizes sizes_of_tower(const GgufHeader& tower, const Json& vision);
 

@@ -38,6 +38,11 @@ bool guesses_ahead(const std::string& name, int64_t layers) {
 std::vector<int64_t> shape_in_checkpoint(const GgufTensor& t, const GgufTurn& turn) {
   std::vector<int64_t> shape = t.shape;
   if (turn.adds_last && shape.size() > 1) shape.pop_back();
+  if (const auto dims = static_cast<size_t>(turn.ones_first.checkpoint); dims > 0) {
+    while (shape.size() > 1 && shape[0] == 1) shape.erase(shape.begin());
+    while (shape.size() < dims) shape.insert(shape.begin(), 1);
+  }
+  while (turn.row_shape && shape.size() > 2) shape[shape.size() - 2] *= shape.back(), shape.pop_back();
   if (turn.rows_of_one && shape.size() == 2) shape = {shape[0] * shape[1]};
   if (turn.heads && shape.size() == 3)
     shape = turn.heads_turned ? std::vector<int64_t>{shape[0] * shape[2], shape[1]}
@@ -107,12 +112,11 @@ void GgufModel::open_parts(const fs::path& path) {
 
 GgufModel::GgufModel(const fs::path& path, const fs::path& tower) {
   open_parts(path);
-  std::optional<GgufTowerFamily> seeing;
   if (!tower.empty()) {
     tower_files_.push_back(std::make_unique<MappedFile>(tower));
     tower_header_ = parse_gguf(tower_files_[0]->data(), tower_files_[0]->size(), tower.string());
-    seeing = tower_of_files(header_, tower_header_);
-    family_ = seeing->text(/*alone=*/false), begins_ = seeing->tower.begins;
+    seeing_ = tower_of_files(header_, tower_header_);
+    family_ = seeing_->text(/*alone=*/false);
   } else {
     family_ = family_of_file(header_);
   }
@@ -121,7 +125,8 @@ GgufModel::GgufModel(const fs::path& path, const fs::path& tower) {
   AllFound found;
   find_places(found);
   add(found, GgufSizes::of_config(text));
-  if (seeing) add_tower(*seeing);
+  add_numbers();
+  if (seeing_) add_tower();
 }
 
 void GgufModel::add(const AllFound& found, const GgufSizes& sizes) {
@@ -136,21 +141,40 @@ void GgufModel::add(const AllFound& found, const GgufSizes& sizes) {
   }
 }
 
-void GgufModel::add_tower(const GgufTowerFamily& seeing) {
-  config_ = config_of_tower(header_, tower_header_, seeing, config_);
+void GgufModel::add_numbers() {
+  const auto layers = config_["num_hidden_layers"].get<int64_t>();
+  for (const GgufNumber& number : family_.form.numbers) {
+    const GgufValue::Numbers* said = header_.numbers(number.gguf);
+    require(said && std::ssize(*said) == layers, Fault::Model, header_.where, ": '", number.gguf, "' has ",
+            said ? said->size() : 0, " numbers, the model ", layers, " layers");
+    numbers_.emplace_back(said->begin(), said->end());
+    for (int64_t i = 0; i < layers; ++i)
+      tensors_[str(family_.form.layers, i, ".", number.hf)] = {
+          number.shape,
+          1,
+          1,
+          {{GgmlType::F32, reinterpret_cast<const std::byte*>(&numbers_.back()[static_cast<size_t>(i)]), sizeof(float),
+            1}}};
+  }
+}
+
+void GgufModel::add_tower() {
+  const GgufTower& tower = seeing_->tower;
+  config_ = config_of_tower(header_, tower_header_, *seeing_, config_);
   const Json& vision = config_["vision_config"];
-  const GgufForm form = form_of_tower(seeing.tower, vision);
+  const GgufForm form = form_of_tower(tower, vision);
   const bool swapped = has_swapped_names(tower_header_);
   AllFound found;
   std::vector<std::string> unknown;
   for (const GgufTensor& t : tower_header_.tensors) {
+    if (t.name == tower.row.second) continue;
     const auto place = place_in_checkpoint(swapped ? with_swapped_name(t.name) : t.name, form);
     if (place)
       found[place->name].push_back({&t, tower_files_[0]->data() + t.begin, place->turn});
     else
       unknown.push_back(t.name);
   }
-  refuse_unknown(std::move(unknown), tower_header_.where, seeing.tower.projector);
+  refuse_unknown(std::move(unknown), tower_header_.where, tower.projector);
   add(found, sizes_of_tower(tower_header_, vision));
 }
 
@@ -161,7 +185,7 @@ void GgufModel::find_places(AllFound& found) {
     const GgufTensor& t = header_.tensors[i];
     if (is_of_positions(t.name) || guesses_ahead(t.name, layers)) continue;
     auto place = place_in_checkpoint(t.name, family_.form);
-    if (place) place->name = with_beginning(place->name, begins_);
+    if (place && seeing_) place->name = with_beginning(place->name, seeing_->tower.begins);
     const size_t star = place ? place->name.find('*') : 0;
     if (!place || (star != std::string::npos && (t.shape.size() < 2 || place->turn.rows))) {
       unknown.push_back(t.name);

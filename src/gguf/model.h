@@ -3,8 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,7 @@ class GgufModel {
   // All settings, which the first part has, and the tensors of all parts.
   const GgufHeader& header() const { return header_; }
   const GgufHeader* tower() const { return tower_files_.empty() ? nullptr : &tower_header_; }
+  const std::optional<GgufTowerFamily>& seeing() const { return seeing_; }  // whose tower it is
   const GgufFamily& family() const { return family_; }
   // A setting of the architecture: "qwen2.context_length".
   std::string key(const std::string& name) const { return family_.form.architecture + "." + name; }
@@ -52,7 +55,8 @@ class GgufModel {
   GgufModel(const std::filesystem::path& path, const std::filesystem::path& tower);
   void open_parts(const std::filesystem::path& path);
   void open_part(const std::filesystem::path& path);
-  void add_tower(const GgufTowerFamily& seeing);
+  void add_numbers();
+  void add_tower();
   void find_places(AllFound& found);
   void add(const AllFound& found, const GgufSizes& sizes);
   GgufSlice slice_of(const std::string& name, const std::vector<Found>& found, const GgufSizes& sizes) const;
@@ -62,9 +66,10 @@ class GgufModel {
   std::vector<std::unique_ptr<MappedFile>> files_, tower_files_;
   std::vector<const std::byte*> data_;  // of each tensor of the header
   GgufHeader header_, tower_header_;
-  GgufFamily family_;                                        // of the text
-  std::vector<std::pair<std::string, std::string>> begins_;  // GgufTower::begins
+  GgufFamily family_;  // of the text
+  std::optional<GgufTowerFamily> seeing_;
   Json config_;
+  std::list<std::vector<float>> numbers_;  // of GgufForm::numbers, a list of all layers each
   std::map<std::string, GgufSlice> tensors_;
 };
 

@@ -163,8 +163,43 @@ void write_delta_net(const Json& config, GgufSettingsWriter& out) {
 void read_windows_of_layers(const GgufSays& file, Json& config) {
   const std::vector<int64_t> slides = file.integers(kWindowsOfLayers);
   if (std::ssize(slides) != file.needed("block_count")) return;
-  config["layer_types"] =
-      layer_types(std::ssize(slides), [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
+  const auto layers = std::min<int64_t>(std::ssize(slides), config["num_hidden_layers"].get<int64_t>());
+  config["layer_types"] = layer_types(layers, [&](int64_t i) { return slides[static_cast<size_t>(i)] != 0; });
+}
+
+void write_windows_of_layers(const std::vector<int64_t>& windows, GgufSettingsWriter& out) {
+  std::vector<bool> slides;
+  for (const int64_t window : windows) slides.push_back(window > 0);
+  out.flags(kWindowsOfLayers, slides);
+}
+
+void read_turns_of_layers(const GgufSays& file, Json& config) {
+  const auto head = config["head_dim"].get<double>();
+  const int64_t turned = file.integer("rope.dimension_count").value_or(config["head_dim"].get<int64_t>());
+  const auto of = [&](double theta, int64_t dims, Json scaling) {
+    if (scaling.is_null()) scaling = {{"rope_type", "default"}};
+    scaling["rope_theta"] = theta, scaling["partial_rotary_factor"] = static_cast<double>(dims) / head;
+    return scaling;
+  };
+  const auto theta = config["rope_theta"].get<double>();
+  config["rope_parameters"] = {
+      {"full_attention", of(theta, turned, config.value("rope_scaling", Json()))},
+      {"sliding_attention", of(file.number("rope.freq_base_swa").value_or(theta),
+                               file.integer("rope.dimension_count_swa").value_or(turned), Json())}};
+  for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"}) config.erase(key);
+}
+
+std::vector<GgufPair> index_names() {
+  return {{"self_attn.indexer.k_norm", "indexer.k_norm"},
+          {"self_attn.indexer.weights_proj", "indexer.proj"},
+          {"self_attn.indexer.wk", "indexer.attn_k"},
+          {"self_attn.indexer.wq_b", "indexer.attn_q_b"}};
+}
+
+std::vector<GgufKey> index_keys() {
+  return {{"index_n_heads", "attention.indexer.head_count"},
+          {"index_head_dim", "attention.indexer.key_length"},
+          {"index_topk", "attention.indexer.top_k"}};
 }
 
 }  // namespace apus::words

@@ -54,6 +54,10 @@ inline std::vector<GgufKey> routed_experts() {
                                             {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag}});
 }
 
+// DeepSeek-V3.2's index below a layer's attention.
+std::vector<GgufPair> index_names();
+std::vector<GgufKey> index_keys();
+
 // Granite's four numbers.
 inline std::vector<GgufKey> multipliers() {
   return {{"attention_multiplier", "attention.scale", GgufKey::Number},
@@ -101,5 +105,8 @@ Json layer_types(int64_t layers, const Slides& slides) {
 // The same said layer by layer, where the file does.
 inline constexpr const char* kWindowsOfLayers = "attention.sliding_window_pattern";
 void read_windows_of_layers(const GgufSays& file, Json& config);
+void write_windows_of_layers(const std::vector<int64_t>& windows, GgufSettingsWriter& out);
+// Layers that slide turn by settings of their own, which are not stretched (rope_parameters).
+void read_turns_of_layers(const GgufSays& file, Json& config);
 
 }  // namespace apus::words

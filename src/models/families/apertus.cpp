@@ -31,11 +31,28 @@ const std::vector<Preset> presets = {
     {"apertus-70b", 8192, 80, 64, 8, 0, 43008, 131072, 65536, 12e6, false},
 };
 
+// How it stands in GGUF files.
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const DecoderSpec spec = read(Config(config));
+  out.whole("vocab_size", spec.shape.vocab);
+  out.whole("rope.dimension_count", spec.ropes[0].dim);
+}
+
+const GgufForm gguf = {.architecture = "apertus",
+                       .names = {{"attention_layernorm", "attn_norm"}, {"feedforward_layernorm", "ffn_norm"}},
+                       .numbers = {{"mlp.act_fn.alpha_n", "xielu.alpha_n", {1}},
+                                   {"mlp.act_fn.alpha_p", "xielu.alpha_p", {1}},
+                                   {"mlp.act_fn.beta", "xielu.beta", {}},
+                                   {"mlp.act_fn.eps", "xielu.eps", {}}},
+                       .says = {{"hidden_act", "xielu"}, {"rope_parameters", {{"rope_type", "default"}}}},
+                       .write = write_gguf};
+
 const RegisterFamily apertus("apertus", {.title = "Apertus",
                                          .architecture = "ApertusForCausalLM",
                                          .read = read,
                                          .says = {{"hidden_act", "xielu"}, {"rms_norm_eps", 1e-5}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

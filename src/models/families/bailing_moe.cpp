@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ling 2.0 and Ring 2.0: many small experts by sigmoids with a correction, out of groups; half of a head turns;
 // queries, keys and values are one matrix.
+#include "models/families/bailing_moe.h"
+
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
@@ -46,6 +49,38 @@ const std::vector<Preset> presets = {
     {"ling-flash-2.0", 4096, 32, 32, 4, 128, 9216, 157184, 32768, 6e5, false, {}, flash_says()},
 };
 
+void read_gguf(const GgufSays& file, Json& config) {
+  config["use_qkv_bias"] = file.tensor("blk.0.attn_qkv.bias") != nullptr;
+  config["use_bias"] = file.tensor("blk.0.attn_output.bias") != nullptr;
+  config["use_qk_norm"] = file.tensor("blk.0.attn_q_norm.weight") != nullptr;
+  config["score_function"] = "sigmoid";
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  out.whole("vocab_size", config.value("vocab_size", int64_t{0}));
+}
+}  // namespace
+
+GgufForm bailing_gguf() {
+  return {.architecture = "bailingmoe2",
+          .names = words::both(words::shared_experts(), {{"model.word_embeddings", "token_embd"},
+                                                         {"attention.query_key_value", "attn_qkv"},
+                                                         {"attention.dense", "attn_output"},
+                                                         {"attention.query_layernorm", "attn_q_norm"},
+                                                         {"attention.key_layernorm", "attn_k_norm"},
+                                                         {"mlp.gate.expert_bias", "exp_probs_b.bias"}}),
+          .keys = words::both(words::experts("num_experts"),
+                              {{"num_shared_experts", "expert_shared_count"},
+                               {"first_k_dense_replace", "leading_dense_block_count"},
+                               {"n_group", "expert_group_count"},
+                               {"topk_group", "expert_group_used_count"},
+                               {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
+                               {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag}}),
+          .read = read_gguf,
+          .write = write_gguf,
+          .turns_in_part = true};
+}
+
+namespace {
 const RegisterFamily bailing_moe("bailing_moe", {.title = "Ling 2.0, Ring 2.0",
                                                  .architecture = "BailingMoeV2ForCausalLM",
                                                  .read = read,
@@ -64,7 +99,8 @@ const RegisterFamily bailing_moe("bailing_moe", {.title = "Ling 2.0, Ring 2.0",
                                                           {"use_qk_norm", true},
                                                           {"use_qkv_bias", false},
                                                           {"use_bias", false}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = bailing_gguf()});
 }  // namespace
 
 }  // namespace apus

@@ -59,9 +59,7 @@ void read_gguf(const GgufSays& file, Json& config) {
   words::read_windows_of_layers(file, config);
 }
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
-  std::vector<bool> slides;
-  for (const int64_t window : read(Config(config)).window) slides.push_back(window > 0);
-  out.flags(words::kWindowsOfLayers, slides);
+  words::write_windows_of_layers(read(Config(config)).window, out);
 }
 
 const GgufForm gguf = {.architecture = "cohere2moe",

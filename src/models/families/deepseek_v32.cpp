@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek-V3.2: DeepSeek-V3 whose attention looks at the tokens that an index chooses.
+#include "gguf/words.h"
 #include "models/families/deepseek_v3.h"
 #include "models/spec/family.h"
 #include "models/spec/guess_form.h"
@@ -42,6 +43,18 @@ const std::vector<Preset> presets = {
      {{"rope_scaling", deepseek_v3_yarn()}}},
 };
 
+// How it stands in GGUF files.
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  out.whole("vocab_size", config.value("vocab_size", int64_t{0}));
+}
+
+const GgufForm gguf = {
+    .architecture = "deepseek32",
+    .names = words::both(words::latent_names(), words::both(words::shared_experts(), words::index_names())),
+    .keys = words::both(words::routed_experts(), words::index_keys()),
+    .read = words::read_latent,
+    .write = write_gguf};
+
 const RegisterFamily deepseek_v32("deepseek_v32", {.title = "DeepSeek-V3.2",
                                                    .architecture = "DeepseekV32ForCausalLM",
                                                    .read = read,
@@ -62,7 +75,8 @@ const RegisterFamily deepseek_v32("deepseek_v32", {.title = "DeepSeek-V3.2",
                                                             {"topk_group", 4},
                                                             {"routed_scaling_factor", 2.5},
                                                             {"norm_topk_prob", true}},
-                                                   .presets = presets});
+                                                   .presets = presets,
+                                                   .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GLM-5: DeepSeek-V3.2 at other sizes; its index turns neighbours too.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
@@ -37,6 +38,25 @@ const std::vector<Preset> presets = {
     {"glm5", 6144, 78, 64, 64, 0, 12288, 154880, 202752, 1e6, false},
 };
 
+// How it stands in GGUF files, which say of each layer whether it chooses itself.
+void read_gguf(const GgufSays& file, Json& config) {
+  words::read_latent(file, config);
+  for (const int64_t own : file.integers("attention.indexer.types"))
+    config["indexer_types"].push_back(own != 0 ? "full" : "shared");
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  out.whole("vocab_size", config.value("vocab_size", int64_t{0}));
+  const auto layers = config.value("num_hidden_layers", size_t{0});
+  out.flags("attention.indexer.types", std::vector<bool>(layers, true));
+}
+
+const GgufForm gguf = {
+    .architecture = "glm-dsa",
+    .names = words::both(words::latent_names(), words::both(words::shared_experts(), words::index_names())),
+    .keys = words::both(words::routed_experts(), words::index_keys()),
+    .read = read_gguf,
+    .write = write_gguf};
+
 const RegisterFamily glm_moe_dsa("glm_moe_dsa", {.title = "GLM-5",
                                                  .architecture = "GlmMoeDsaForCausalLM",
                                                  .read = read,
@@ -58,7 +78,8 @@ const RegisterFamily glm_moe_dsa("glm_moe_dsa", {.title = "GLM-5",
                                                           {"routed_scaling_factor", 2.5},
                                                           {"norm_topk_prob", true},
                                                           {"rms_norm_eps", 1e-5}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

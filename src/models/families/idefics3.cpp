@@ -26,6 +26,36 @@ DecoderSpec read_idefics3(const Config& c) {
 }
 
 namespace {
+constexpr int64_t kUsualMerge = 2;
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  config["scale_factor"] = clip.integer("vision.projector.scale_factor").value_or(kUsualMerge);
+}
+void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
+  out.whole("vision.projector.scale_factor", config.value("scale_factor", kUsualMerge));
+  out.own("use_gelu", GgufValue::flag(true));
+}
+}  // namespace
+
+GgufTower idefics3_gguf_tower() {
+  GgufTower tower = siglip_gguf_tower("model.vision_model.");
+  tower.projector = "idefics3", tower.architecture = "llama", tower.text = "llama";
+  tower.part = "text_config", tower.part_type = "llama";
+  tower.begins = {{"model.", "model.text_model."}};
+  tower.form.names.push_back({"model.connector.modality_projection.proj", "mm.model.fc"});
+  tower.says["vision_config"].erase("vision_use_head"), tower.says["vision_config"]["model_type"] = "idefics3_vision";
+  tower.tokens = {{"image_token_id", "<image>"}};
+  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  return tower;
+}
+
+namespace {
+// Its files are read as SmolVLM's, which is the same model.
+GgufTower gguf_tower() {
+  GgufTower tower = idefics3_gguf_tower();
+  tower.only_written = true;
+  return tower;
+}
+
 Json llama_part_says() {
   return {{"text_config", {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}, {"rms_norm_eps", 1e-5}}}};
 }
@@ -47,7 +77,8 @@ const RegisterFamily idefics3("idefics3", {.title = "Idefics 3",
                                                       {"intermediate_size", 4304},
                                                       {"image_size", 364},
                                                       {"patch_size", 14}}}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

@@ -41,6 +41,45 @@ DecoderSpec read_native(const Config& c) {
                            {"model.language_model", "lm_head"}, {native_before_nesting(), {}});
 }
 
+// How its tower stands in a GGUF file beside the text's, which is of any family.
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  Json& vision = config["vision_config"];
+  for (const char* key : {"image_size", "patch_size"}) vision[key] = Json::array({vision[key], vision[key]});
+  vision["norm_type"] = clip.tensor("v.blk.0.ln1.bias") ? "layer_norm" : "rms_norm";
+  vision["attention_bias"] = clip.tensor("v.blk.0.attn_q.bias") != nullptr;
+  vision["use_qk_norm"] = clip.tensor("v.blk.0.attn_q_norm.weight") != nullptr;
+  config["downsample_ratio"] = 1.0 / static_cast<double>(clip.integer("vision.projector.scale_factor").value_or(2));
+}
+void read_pixels(const GgufSays& clip, Json& preprocessor) {
+  for (const auto& [key, name] :
+       {std::pair{"min_patches", "vision.preproc_min_tiles"}, {"max_patches", "vision.preproc_max_tiles"}})
+    if (const auto tiles = clip.integer(name)) preprocessor[key] = *tiles;
+}
+
+GgufTower gguf_tower() {
+  GgufTower tower = intern_gguf_tower("model.multi_modal_projector.", "layer_norm", "linear_1", "linear_2");
+  const std::string begin = "model.vision_tower.";
+  tower.part = "text_config", tower.begins = {{"model.", "model.language_model."}};
+  tower.form.layers = begin + "encoder.layer.";
+  tower.form.names.insert(tower.form.names.end(),
+                          {{"layernorm_before", "ln1"},
+                           {"layernorm_after", "ln2"},
+                           {"attention.q_proj", "attn_q"},
+                           {"attention.k_proj", "attn_k"},
+                           {"attention.v_proj", "attn_v"},
+                           {"attention.projection_layer", "attn_out"},
+                           {"attention.q_norm", "attn_q_norm"},
+                           {"attention.k_norm", "attn_k_norm"},
+                           {"lambda_1", "ls1.weight"},
+                           {"lambda_2", "ls2.weight"},
+                           {begin + "embeddings.cls_token", "v.class_embd", {.ones_first = {3, 3}}},
+                           {begin + "embeddings.position_embeddings", "v.position_embd.weight", {.ones_first = {3, 3}}},
+                           {begin + "embeddings.patch_embeddings.projection", "v.patch_embd"}});
+  tower.tokens = {{"image_token_id", "<IMG_CONTEXT>"}};
+  tower.read = read_file_of_tower, tower.read_pixels = read_pixels;
+  return tower;
+}
+
 // name         hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> native_presets = {
     {"internvl3-8b-hf",
@@ -62,7 +101,8 @@ const RegisterFamily internvl("internvl", {.title = "InternVL 3 and 3.5, transfo
                                            .architecture = "InternVLForConditionalGeneration",
                                            .read = read_native,
                                            .says = intern_says(),
-                                           .presets = native_presets});
+                                           .presets = native_presets,
+                                           .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

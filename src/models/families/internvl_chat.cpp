@@ -2,6 +2,7 @@
 // InternVL 2.5 to 3.5 as OpenGVLab writes it: a tower that looks at square tiles, each with a row of its own before its
 // patches, and any text model.
 #include "base/error.h"
+#include "gguf/turns.h"
 #include "models/spec/family.h"
 #include "models/spec/read_internvl.h"
 #include "models/spec/read_seeing.h"
@@ -27,6 +28,31 @@ DecoderSpec read_chat(const Config& c) {
 Json chat_tower(const char* text_type, const char* text_class, const char* chat) {
   return {{"template", chat},
           {"llm_config", {{"model_type", text_type}, {"architectures", {text_class}}, {"use_sliding_window", false}}}};
+}
+
+// How its tower is written as a GGUF file, which is read as transformers' layout.
+GgufTower gguf_tower() {
+  GgufTower tower = intern_gguf_tower("mlp1.", "0", "1", "3");
+  const std::string begin = "vision_model.";
+  tower.only_written = true, tower.part = "llm_config";
+  tower.begins = {{"model.", "language_model.model."}, {"lm_head.", "language_model.lm_head."}};
+  tower.form.layers = begin + "encoder.layers.";
+  tower.form.names.insert(tower.form.names.end(),
+                          {{"norm1", "ln1"},
+                           {"norm2", "ln2"},
+                           {"attn.qkv", "attn_q", {.rows = query_block}},
+                           {"attn.qkv", "attn_k", {.rows = key_block}},
+                           {"attn.qkv", "attn_v", {.rows = value_block}},
+                           {"attn.proj", "attn_out"},
+                           {"attn.q_norm", "attn_q_norm"},
+                           {"attn.k_norm", "attn_k_norm"},
+                           {"ls1", "ls1.weight"},
+                           {"ls2", "ls2.weight"},
+                           {begin + "embeddings.class_embedding", "v.class_embd", {.ones_first = {3, 3}}},
+                           {begin + "embeddings.position_embedding", "v.position_embd.weight", {.ones_first = {3, 3}}},
+                           {begin + "embeddings.patch_embedding", "v.patch_embd"}});
+  tower.tokens = {{"image_token_id", "<IMG_CONTEXT>"}};
+  return tower;
 }
 
 // name         hidden layers heads kv dim ffn vocab positions theta tied
@@ -95,7 +121,8 @@ const RegisterFamily internvl_chat("internvl_chat", {.title = "InternVL 2.5 to 3
                                                                 {"hidden_act", "gelu"},
                                                                 {"qkv_bias", true},
                                                                 {"qk_normalization", false}}}},
-                                                     .presets = presets});
+                                                     .presets = presets,
+                                                     .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
@@ -67,6 +68,69 @@ const std::vector<Preset> presets = {
     {"kimi-linear-48b-a3b", 2304, 27, 32, 32, 0, 9216, 163840, 1048576, 1e4, false},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  words::read_latent(file, config);
+  const int64_t head = file.needed("kda.head_dim");
+  Json full = Json::array(), states = Json::array();
+  int64_t heads = config["num_attention_heads"];
+  const auto attend = file.layers_with("attn_kv_a_mqa.weight");
+  for (size_t i = 0; i < attend.size(); ++i) {
+    (attend[i] ? full : states).push_back(i + 1);
+    if (const GgufTensor* step = file.tensor(str("blk.", i, ".ssm_dt.bias"))) heads = step->numel() / head;
+  }
+  config["linear_attn_config"] = {{"full_attn_layers", full},
+                                  {"kda_layers", states},
+                                  {"head_dim", head},
+                                  {"num_heads", heads},
+                                  {"short_conv_kernel_size", file.needed("ssm.conv_kernel")}};
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const DecoderSpec spec = read(Config(config));
+  const auto& delta = std::get<KimiDeltaForm>(*spec.state);
+  GgufValue::Integers heads;
+  for (int64_t i = 0; i < spec.shape.layers; ++i) heads.push_back(spec.shape.keeps_in(i) == Keeps::Tokens ? 1 : 0);
+  out.own("attention.head_count_kv", GgufValue::list(GgufKind::I32, std::move(heads)));
+  out.whole("ssm.conv_kernel", delta.taps);
+  out.whole("kda.head_dim", delta.head_dim);
+  out.whole("vocab_size", spec.shape.vocab);
+  for (const char* name : {"attention.value_length", "rope.freq_base"}) out.drop(name);
+}
+
+GgufForm gguf() {
+  const std::string block = "block_sparse_moe";
+  constexpr decltype(GgufTurn::ones_first) kTaps{3, 4}, kRates{4, 4};
+  return {.architecture = "kimi-linear",
+          .names = words::both(
+              words::both(words::latent_names(),
+                          words::both(words::shared_experts(block + ".shared_experts"), words::mixtral_experts(block))),
+              {{block + ".gate.e_score_correction_bias", "exp_probs_b.bias"},
+               {"mlp.gate_proj", "ffn_gate"},
+               {"mlp.up_proj", "ffn_up"},
+               {"mlp.down_proj", "ffn_down"},
+               {block + ".gate_proj", "ffn_gate"},
+               {block + ".up_proj", "ffn_up"},
+               {block + ".down_proj", "ffn_down"},
+               {"self_attn.q_conv1d", "ssm_conv1d_q", {.ones_first = kTaps}},
+               {"self_attn.k_conv1d", "ssm_conv1d_k", {.ones_first = kTaps}},
+               {"self_attn.v_conv1d", "ssm_conv1d_v", {.ones_first = kTaps}},
+               {"self_attn.A_log", "ssm_a", {.numbers = GgufTurn::Numbers::MinusExp, .ones_first = kRates}},
+               {"self_attn.dt_bias", "ssm_dt.bias"},
+               {"self_attn.f_a_proj", "ssm_f_a"},
+               {"self_attn.f_b_proj", "ssm_f_b"},
+               {"self_attn.g_a_proj", "ssm_g_a"},
+               {"self_attn.g_b_proj", "ssm_g_b"},
+               {"self_attn.b_proj", "ssm_beta"},
+               {"self_attn.o_norm", "ssm_norm"}}),
+          .keys = words::both(words::experts("num_experts", "num_experts_per_token"),
+                              {{"num_shared_experts", "expert_shared_count"},
+                               {"first_k_dense_replace", "leading_dense_block_count"},
+                               {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number}}),
+          .says = {{"moe_renormalize", true}},
+          .read = read_gguf,
+          .write = write_gguf};
+}
+
 const RegisterFamily kimi_linear("kimi_linear", {.title = "Kimi Linear",
                                                  .architecture = "KimiLinearForCausalLM",
                                                  .read = read,
@@ -85,7 +149,8 @@ const RegisterFamily kimi_linear("kimi_linear", {.title = "Kimi Linear",
                                                           {"linear_head_dim", 128},
                                                           {"linear_conv_kernel_dim", 4},
                                                           {"rms_norm_eps", 1e-5}},
-                                                 .presets = presets});
+                                                 .presets = presets,
+                                                 .gguf = gguf()});
 }  // namespace
 
 }  // namespace apus

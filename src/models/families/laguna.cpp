@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laguna: gates by softplus for each head, layers with heads of their own number, other rotary settings where layers
 // slide; experts by sigmoids with a correction and a shared one.
+#include <algorithm>
+
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -53,6 +56,47 @@ const std::vector<Preset> presets = {
     {"laguna", 2048, 40, 48, 8, 128, 8192, 100352, 131072, 5e5, false},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  const auto layers = config["num_hidden_layers"].get<int64_t>();
+  if (const auto heads = file.integers("attention.head_count"); std::ssize(heads) == layers) {
+    config["num_attention_heads_per_layer"] = heads;
+    config["num_attention_heads"] = heads.at(0);
+  }
+  words::read_turns_of_layers(file, config);
+  // All but every fourth layer slide, where there is a window.
+  const bool slides = file.integer("attention.sliding_window").value_or(0) > 0;
+  config["layer_types"] = words::layer_types(layers, [&](int64_t i) { return slides && i % 4 != 0; });
+  words::read_windows_of_layers(file, config);
+  const GgufTensor* gate = file.tensor("blk.0.attn_gate.weight");
+  const bool by_head = gate && gate->shape.at(0) == config["num_attention_heads"];
+  config["gating"] = by_head ? "per-head" : "per-element";
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const DecoderSpec spec = read(Config(config));
+  GgufValue::Integers heads(static_cast<size_t>(spec.shape.layers), spec.shape.heads);
+  for (size_t i = 0; i < spec.heads_of.size(); ++i) heads[i] = spec.heads_of[i].heads;
+  out.own("attention.head_count", GgufValue::list(GgufKind::I32, std::move(heads)));
+  out.own("expert_weights_norm", GgufValue::flag(true));
+  out.whole("vocab_size", spec.shape.vocab);
+  out.whole("rope.dimension_count", spec.ropes[0].dim);
+  if (std::none_of(spec.window.begin(), spec.window.end(), [](int64_t w) { return w > 0; })) return;
+  out.number("rope.freq_base_swa", spec.ropes.back().theta);
+  out.whole("rope.dimension_count_swa", spec.ropes.back().dim);
+}
+
+const GgufForm gguf = {
+    .architecture = "laguna",
+    .names = {{"self_attn.g_proj", "attn_gate"}, {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}},
+    .keys = words::both(words::experts("num_experts"),
+                        {{"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+                         {"first_k_dense_replace", "leading_dense_block_count"},
+                         {"moe_routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
+                         words::window()}),
+    .read = read_gguf,
+    .write = write_gguf,
+    .turns_in_part = true};
+
 const RegisterFamily laguna("laguna", {.title = "Laguna",
                                        .architecture = "LagunaForCausalLM",
                                        .read = read,
@@ -64,7 +108,8 @@ const RegisterFamily laguna("laguna", {.title = "Laguna",
                                                 {"moe_routed_scaling_factor", 1.0},
                                                 {"sliding_window", 512},
                                                 {"gating", true}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -72,6 +72,10 @@ GgufForm lfm2_gguf() {
                     {"feed_forward.w1", "ffn_gate"},
                     {"feed_forward.w3", "ffn_up"},
                     {"feed_forward.w2", "ffn_down"},
+                    // As it is called within a model that sees.
+                    {"feed_forward.gate_proj", "ffn_gate"},
+                    {"feed_forward.up_proj", "ffn_up"},
+                    {"feed_forward.down_proj", "ffn_down"},
                     {"conv.conv", "shortconv.conv", {.drops_one = true}},
                     {"conv.in_proj", "shortconv.in_proj"},
                     {"conv.out_proj", "shortconv.out_proj"},

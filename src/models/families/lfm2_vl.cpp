@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LFM2-VL: LFM2 behind SigLIP 2's tower, which sees pictures near their own size or in tiles; squares of its patches
 // become one row.
+#include <cmath>
+
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
@@ -29,6 +31,54 @@ DecoderSpec read(const Config& c) {
   seeing.forms = {{.renames = {{"model.vision_tower.", "model.vision_tower.vision_model."}}, .inside = inside},
                   {.inside = inside}};
   return with_tower(c, std::move(text), std::move(seeing));
+}
+
+// How its tower stands in a GGUF file, which has its patches as planes of a colour.
+GgufTurn::Rows planes(const GgufSizes& s, int64_t width) {
+  const int64_t colours = s.of("num_channels", 3);
+  GgufTurn::Rows all;
+  for (int64_t colour = 0; colour < colours; ++colour)
+    for (int64_t i = colour; i < width; i += colours) all.push_back(i);
+  return all;
+}
+std::vector<int64_t> patch(const GgufSizes& s) {
+  return {s.of("num_channels", 3), s.of("patch_size", 16), s.of("patch_size", 16)};
+}
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  config["downsample_factor"] = clip.integer("vision.projector.scale_factor").value_or(2);
+  if (const GgufTensor* places = clip.tensor("v.position_embd.weight"))
+    config["vision_config"]["num_patches"] = places->shape.at(0);
+  if (const GgufTensor* inner = clip.tensor("mm.1.weight")) config["projector_hidden_size"] = inner->shape.at(0);
+  config["projector_bias"] = clip.tensor("mm.1.bias") != nullptr;
+  config["projector_use_layernorm"] = clip.tensor("mm.input_norm.weight") != nullptr;
+}
+void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
+  const Json vision = config.value("vision_config", Json::object());
+  const auto places = static_cast<double>(vision.value("num_patches", int64_t{256}));
+  out.whole("vision.image_size", std::lround(std::sqrt(places)) * vision.value("patch_size", int64_t{16}));
+  out.whole("vision.projector.scale_factor", config.value("downsample_factor", int64_t{2}));
+  out.own("use_gelu", GgufValue::flag(true));
+}
+GgufTower gguf_tower() {
+  GgufTower tower = siglip_gguf_tower("model.vision_tower.");
+  const std::string joins = "model.multi_modal_projector.";
+  tower.projector = "lfm2", tower.architecture = "lfm2", tower.text = "lfm2";
+  tower.part = "text_config", tower.part_type = "lfm2";
+  tower.begins = {{"model.", "model.language_model."}};
+  for (GgufPair& pair : tower.form.names)
+    if (pair.gguf == "v.patch_embd")
+      pair = {pair.hf + ".weight", "v.patch_embd.weight", {.columns = planes, .row_shape = patch}};
+  tower.form.names.insert(tower.form.names.end(),
+                          {{"model.vision_tower.embeddings.patch_embedding.bias", "v.patch_embd.bias"},
+                           {"self_attn.o_proj", "attn_out"},
+                           {joins + "layer_norm", "mm.input_norm"},
+                           {joins + "linear_1", "mm.1"},
+                           {joins + "linear_2", "mm.2"}});
+  std::erase_if(tower.form.keys, [](const GgufKey& key) { return key.config == "image_size"; });
+  tower.says["vision_config"]["model_type"] = "siglip2_vision_model";
+  tower.tokens = {{"image_token_id", "<image>"}};
+  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  return tower;
 }
 
 Json parts(Json text, int64_t width, int64_t layers, int64_t heads, int64_t ffn) {
@@ -98,7 +148,8 @@ const RegisterFamily lfm2_vl("lfm2_vl", {.title = "LFM2-VL",
                                                   {"downsample_factor", 2},
                                                   {"projector_hidden_act", "gelu"},
                                                   {"projector_hidden_size", 2560}},
-                                         .presets = presets});
+                                         .presets = presets,
+                                         .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

@@ -19,6 +19,13 @@ Json llava_text_says() {
   return {{"text_config", {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}, {"rms_norm_eps", 1e-5}}}};
 }
 
+// With Pixtral's tower.
+GgufTower gguf_tower() {
+  GgufTower tower = pixtral_gguf_tower();
+  tower.says["vision_feature_layer"] = -1, tower.says["vision_feature_select_strategy"] = "full";
+  return tower;
+}
+
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"llava-1.5-7b", 4096, 32, 32, 32, 0, 11008, 32064, 4096, 1e4, false, {}, llava_text_says()},
@@ -34,7 +41,8 @@ const RegisterFamily llava("llava", {.title = "Llava 1.5, Pixtral",
                                               {"vision_feature_layer", -2},
                                               {"vision_feature_select_strategy", "default"},
                                               {"vision_config", clip_large_says()}},
-                                     .presets = presets});
+                                     .presets = presets,
+                                     .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mellum 2: Qwen3-MoE some of whose layers slide, with rotary settings of their own.
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -34,11 +35,30 @@ const std::vector<Preset> presets = {
     {"mellum2-12b-a2.5b", 2304, 28, 32, 4, 128, 7168, 98304, 131072, 5e5, false, mixture},
 };
 
+// How it stands in GGUF files, in which every layer has experts.
+void read_gguf(const GgufSays& file, Json& config) {
+  words::read_windows_of_layers(file, config);
+  words::read_turns_of_layers(file, config);
+  if (!file.integer("attention.sliding_window")) config["sliding_window"] = nullptr;
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const DecoderSpec spec = read(Config(config));
+  words::write_windows_of_layers(spec.window, out);
+  out.number("rope.freq_base_swa", spec.ropes.back().theta);
+}
+
+const GgufForm gguf = {.architecture = "mellum",
+                       .keys = words::both(words::experts("num_local_experts"), {words::window()}),
+                       .says = {{"norm_topk_prob", true}},
+                       .read = read_gguf,
+                       .write = write_gguf};
+
 const RegisterFamily mellum("mellum", {.title = "Mellum 2",
                                        .architecture = "MellumForCausalLM",
                                        .read = read,
                                        .says = {{"norm_topk_prob", true}, {"sliding_window", 1024}},
-                                       .presets = presets});
+                                       .presets = presets,
+                                       .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

@@ -2,6 +2,7 @@
 // MiMo-V2-Flash: sliding layers with sinks and twice the key-value heads; values are smaller than keys; experts by
 // sigmoids with a correction.
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -56,6 +57,43 @@ const std::vector<Preset> presets = {
     {"mimo-v2-flash", 4096, 48, 64, 4, 192, 16384, 152576, 262144, 5e6, false},
 };
 
+// How it stands in GGUF files.
+void read_gguf(const GgufSays& file, Json& config) {
+  config["v_head_dim"] = file.integer("attention.value_length").value_or(config["head_dim"].get<int64_t>());
+  config["attention_value_scale"] = file.number("attention.value_scale").value_or(1);
+  words::read_windows_of_layers(file, config);
+  words::read_turns_of_layers(file, config);
+  const auto heads = file.integers("attention.head_count_kv"), slides = file.integers(words::kWindowsOfLayers);
+  Json feeds = Json::array();
+  for (const bool sparse : file.layers_with("ffn_gate_inp.weight")) feeds.push_back(sparse ? "sparse" : "dense");
+  config["mlp_layer_types"] = std::move(feeds);
+  for (size_t i = 0; i < heads.size() && i < slides.size(); ++i)
+    config[slides[i] != 0 ? "swa_num_key_value_heads" : "num_key_value_heads"] = heads[i];
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const DecoderSpec spec = read(Config(config));
+  GgufValue::Integers heads, slides;
+  for (size_t i = 0; i < spec.heads_of.size(); ++i) {
+    heads.push_back(spec.heads_of[i].kv_heads);
+    slides.push_back(spec.window[i] > 0 ? 1 : 0);
+  }
+  out.own("attention.head_count_kv", GgufValue::list(GgufKind::I32, std::move(heads)));
+  out.own(words::kWindowsOfLayers, GgufValue::list(GgufKind::I32, std::move(slides)));
+  out.number("rope.freq_base_swa", spec.ropes.back().theta);
+  if (spec.attention.value_scale != 1) out.number("attention.value_scale", spec.attention.value_scale);
+}
+
+const GgufForm gguf = {
+    .architecture = "mimo2",
+    .names = {{"self_attn.attention_sink_bias", "attn_sinks.weight"}},
+    .keys =
+        words::both(words::experts("n_routed_experts"),
+                    {{"n_group", "expert_group_count"}, {"topk_group", "expert_group_used_count"}, words::window()}),
+    .says = {{"norm_topk_prob", true}, {"routed_scaling_factor", 1.0}},
+    .read = read_gguf,
+    .write = write_gguf,
+    .turns_in_part = true};
+
 const RegisterFamily mimo_v2_flash("mimo_v2_flash", {.title = "MiMo-V2-Flash",
                                                      .architecture = "MiMoV2FlashForCausalLM",
                                                      .read = read,
@@ -71,7 +109,8 @@ const RegisterFamily mimo_v2_flash("mimo_v2_flash", {.title = "MiMo-V2-Flash",
                                                               {"norm_topk_prob", true},
                                                               {"sliding_window", 129},
                                                               {"rms_norm_eps", 1e-5}},
-                                                     .presets = presets});
+                                                     .presets = presets,
+                                                     .gguf = gguf});
 }  // namespace
 
 }  // namespace apus

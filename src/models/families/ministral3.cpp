@@ -51,7 +51,12 @@ void write_gguf(const Json& config, GgufSettingsWriter& out) {
   out.number(kOfQueries, rope.is_object() ? rope.value("llama_4_scaling_beta", 0.0) : 0.1);
 }
 
-const GgufForm gguf = {.architecture = "mistral3", .read = read_gguf, .write = write_gguf, .neighbours = true};
+// (Of other files of this architecture the text is Mistral's.)
+const GgufForm gguf = {.architecture = "mistral3",
+                       .claims = [](const GgufSays& file) { return file.number(kOfQueries).has_value(); },
+                       .read = read_gguf,
+                       .write = write_gguf,
+                       .neighbours = true};
 
 const RegisterFamily ministral3("ministral3", {.title = "Ministral 3 (text)",
                                                .architecture = "Ministral3ForCausalLM",

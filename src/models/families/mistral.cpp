@@ -18,7 +18,7 @@ const std::vector<Preset> presets = {
 };
 
 // How it stands in GGUF files.
-const GgufForm gguf = {.architecture = "llama", .neighbours = true};
+const GgufForm gguf = {.architecture = "llama", .says = {{"sliding_window", nullptr}}, .neighbours = true};
 
 const RegisterFamily mistral("mistral", {.title = "Mistral 7B",
                                          .architecture = "MistralForCausalLM",

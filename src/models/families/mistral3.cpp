@@ -25,6 +25,26 @@ Json mistral_text_says() {
       {"text_config", {{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}, {"rms_norm_eps", 1e-5}}}};
 }
 
+// How it stands in GGUF files: those of its time call the text mistral3, too.
+void read_file_of_tower(const GgufSays& clip, Json& config) {
+  pixtral_gguf_tower().read(clip, config);
+  config["spatial_merge_size"] = clip.integer("vision.spatial_merge_size").value_or(1);
+  config["multimodal_projector_bias"] = false;
+}
+void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
+  pixtral_gguf_tower().write(config, out);
+  out.whole("vision.spatial_merge_size", config.value("spatial_merge_size", int64_t{2}));
+}
+GgufTower gguf_tower() {
+  GgufTower tower = pixtral_gguf_tower();
+  tower.architecture = "mistral3";
+  tower.form.names.push_back({"model.multi_modal_projector.norm", "mm.input_norm"});
+  tower.form.names.push_back({"model.multi_modal_projector.patch_merger.merging_layer", "mm.patch_merger"});
+  tower.says["vision_feature_layer"] = -1;
+  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  return tower;
+}
+
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"mistral-small-3.1-24b", 5120, 40, 32, 8, 128, 32768, 131072, 131072, 1e9, false, {}, mistral_text_says()},
@@ -39,7 +59,8 @@ const RegisterFamily mistral3("mistral3", {.title = "Mistral Small 3.1 and later
                                                     {"spatial_merge_size", 2},
                                                     {"vision_feature_layer", -1},
                                                     {"vision_config", pixtral_says()}},
-                                           .presets = presets});
+                                           .presets = presets,
+                                           .gguf_tower = gguf_tower()});
 }  // namespace
 
 }  // namespace apus

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "gguf/words.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
@@ -129,6 +130,78 @@ const std::vector<Preset> presets = {
      {{"hybrid_override_pattern", kEight}, {"mamba_num_heads", 128}}},
 };
 
+// How it stands in GGUF files. What a layer is, its tensors say.
+void read_gguf(const GgufSays& file, Json& config) {
+  const auto states = file.layers_with("ssm_a"), attend = file.layers_with("attn_k.weight"),
+             mixtures = file.layers_with("ffn_gate_inp.weight");
+  Json types = Json::array();
+  config["use_conv_bias"] = false;
+  for (size_t i = 0; i < states.size(); ++i) {
+    types.push_back(states[i] ? "linear_attention" : attend[i] ? "full_attention" : mixtures[i] ? "moe" : "mlp");
+    if (file.tensor(str("blk.", i, ".ssm_conv1d.bias"))) config["use_conv_bias"] = true;
+    if (file.tensor(str("blk.", i, ".ffn_down.bias"))) config["mlp_bias"] = true;
+    if (file.tensor(str("blk.", i, ".attn_q.bias"))) config["attention_bias"] = true;
+  }
+  config["layers_block_type"] = std::move(types);
+  config["mamba_head_dim"] = file.needed("ssm.inner_size") / std::max<int64_t>(1, file.needed("ssm.time_step_rank"));
+}
+void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  const DecoderSpec spec = read(Config(config));
+  GgufValue::Integers widths, heads;
+  for (int64_t i = 0; i < spec.shape.layers; ++i) {
+    const FeedForwardSpec& each = spec.feed_forward[static_cast<size_t>(i)];
+    const auto* dense = std::get_if<DenseSpec>(&each);
+    const auto* mixture = std::get_if<MixtureSpec>(&each);
+    widths.push_back(dense ? dense->ffn : mixture ? mixture->ffn : 0);
+    heads.push_back(spec.shape.keeps_in(i) == Keeps::Tokens ? spec.shape.kv_heads : 0);
+  }
+  out.own("feed_forward_length", GgufValue::list(GgufKind::I32, std::move(widths)));
+  out.own("attention.head_count_kv", GgufValue::list(GgufKind::I32, std::move(heads)));
+  const auto& mamba = std::get<MambaForm>(*spec.state);
+  out.whole("ssm.inner_size", mamba.heads * mamba.head_dim);
+  out.own("rope.scaling.finetuned", GgufValue::flag(false));  // no layer is told positions
+  for (const char* name : {"rope.freq_base", "leading_dense_block_count"}) out.drop(name);
+}
+
+std::vector<GgufPair> gguf_names() {
+  return words::both(words::mamba_names("mixer"), {{"backbone.embeddings", "token_embd"},
+                                                   {"backbone.norm_f", "output_norm"},
+                                                   {"norm", "attn_norm"},
+                                                   {"mixer.q_proj", "attn_q"},
+                                                   {"mixer.k_proj", "attn_k"},
+                                                   {"mixer.v_proj", "attn_v"},
+                                                   {"mixer.o_proj", "attn_output"},
+                                                   {"mixer.up_proj", "ffn_up"},
+                                                   {"mixer.down_proj", "ffn_down"},
+                                                   {"mixer.gate", "ffn_gate_inp"},
+                                                   {"mixer.gate.e_score_correction_bias", "exp_probs_b.bias"},
+                                                   {"mixer.experts.*.up_proj", "ffn_up_exps"},
+                                                   {"mixer.experts.*.down_proj", "ffn_down_exps"},
+                                                   {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
+                                                   {"mixer.shared_experts.down_proj", "ffn_down_shexp"},
+                                                   {"mixer.fc1_latent_proj", "ffn_latent_down"},
+                                                   {"mixer.fc2_latent_proj", "ffn_latent_up"}});
+}
+
+GgufForm gguf() {
+  return {.architecture = "nemotron_h",
+          .names = gguf_names(),
+          .keys = words::both(words::routed_experts(),
+                              {{"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+                               {"moe_latent_size", "moe_latent_size"},
+                               {"conv_kernel", "ssm.conv_kernel"},
+                               {"ssm_state_size", "ssm.state_size"},
+                               {"n_groups", "ssm.group_count"},
+                               {"mamba_num_heads", "ssm.time_step_rank"}}),
+          .with_experts = "nemotron_h_moe",
+          .layers = "backbone.layers.",
+          .eps = words::mean_eps("layer_norm_epsilon"),
+          .says = {{"mlp_hidden_act", "relu2"}, {"use_bias", false}},
+          .read = read_gguf,
+          .write = write_gguf,
+          .neighbours = true};
+}
+
 const RegisterFamily nemotron_h("nemotron_h", {.title = "Nemotron-H, Nemotron 3",
                                                .architecture = "NemotronHForCausalLM",
                                                .read = read,
@@ -151,7 +224,8 @@ const RegisterFamily nemotron_h("nemotron_h", {.title = "Nemotron-H, Nemotron 3"
                                                         {"n_group", 1},
                                                         {"topk_group", 1},
                                                         {"norm_topk_prob", true}},
-                                               .presets = presets});
+                                               .presets = presets,
+                                               .gguf = gguf()});
 }  // namespace
 
 }  // namespace apus

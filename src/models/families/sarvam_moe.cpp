@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sarvam-30B: GLM-4.5's mixture, whole heads turn; queries, keys and values are one matrix in the file.
-#include "gguf/words.h"
+#include "models/families/bailing_moe.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -35,27 +35,19 @@ const std::vector<Preset> presets = {
     {"sarvam-30b", 4096, 19, 64, 4, 64, 8192, 262144, 131072, 8e6, false},
 };
 
-// How it stands in GGUF files.
+// Whole heads turn in its GGUF files.
 void read_gguf(const GgufSays& file, Json& config) {
   config["attention_bias"] = file.tensor("blk.0.attn_qkv.bias") != nullptr;
   config["use_qk_norm"] = file.tensor("blk.0.attn_q_norm.weight") != nullptr;
 }
-
-const GgufForm gguf = {.architecture = "bailingmoe2",
-                       .names = words::both(words::shared_experts(), {{"model.word_embeddings", "token_embd"},
-                                                                      {"attention.query_key_value", "attn_qkv"},
-                                                                      {"attention.dense", "attn_output"},
-                                                                      {"attention.query_layernorm", "attn_q_norm"},
-                                                                      {"attention.key_layernorm", "attn_k_norm"},
-                                                                      {"mlp.gate.expert_bias", "exp_probs_b.bias"}}),
-                       .keys = words::both(words::experts("num_experts"),
-                                           {{"num_shared_experts", "expert_shared_count"},
-                                            {"first_k_dense_replace", "leading_dense_block_count"},
-                                            {"n_group", "expert_group_count"},
-                                            {"topk_group", "expert_group_used_count"},
-                                            {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
-                                            {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag}}),
-                       .read = read_gguf};
+GgufForm gguf() {
+  GgufForm form = bailing_gguf();
+  form.claims = [](const GgufSays& file) {
+    return file.integer("rope.dimension_count") == file.integer("attention.key_length");
+  };
+  form.read = read_gguf;
+  return form;
+}
 
 const RegisterFamily sarvam_moe("sarvam_moe", {.title = "Sarvam-30B",
                                                .architecture = "Glm4MoeForCausalLM",
@@ -71,7 +63,7 @@ const RegisterFamily sarvam_moe("sarvam_moe", {.title = "Sarvam-30B",
                                                         {"topk_group", 1},
                                                         {"use_qk_norm", true}},
                                                .presets = presets,
-                                               .gguf = gguf});
+                                               .gguf = gguf()});
 }  // namespace
 
 }  // namespace apus

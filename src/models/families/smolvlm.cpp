@@ -2,7 +2,6 @@
 // SmolVLM: Idefics 3 in small, which sees videos too.
 #include "models/families/idefics3.h"
 #include "models/spec/family.h"
-#include "models/spec/read_tower.h"
 #include "models/spec/seeing_spec.h"
 
 namespace apus {
@@ -17,24 +16,9 @@ DecoderSpec read(const Config& c) {
   return spec;
 }
 
-// How its tower stands in a GGUF file beside the text's, which is Llama's.
-constexpr int64_t kUsualMerge = 2;
-void read_file_of_tower(const GgufSays& clip, Json& config) {
-  config["scale_factor"] = clip.integer("vision.projector.scale_factor").value_or(kUsualMerge);
-}
-void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
-  out.whole("vision.projector.scale_factor", config.value("scale_factor", kUsualMerge));
-  out.own("use_gelu", GgufValue::flag(true));
-}
 GgufTower gguf_tower() {
-  GgufTower tower = siglip_gguf_tower("model.vision_model.");
-  tower.projector = "idefics3", tower.architecture = "llama", tower.text = "llama";
-  tower.part = "text_config", tower.part_type = "llama";
-  tower.begins = {{"model.", "model.text_model."}};
-  tower.form.names.push_back({"model.connector.modality_projection.proj", "mm.model.fc"});
-  tower.says["vision_config"].erase("vision_use_head"), tower.says["vision_config"]["model_type"] = "smolvlm_vision";
-  tower.tokens = {{"image_token_id", "<image>"}};
-  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  GgufTower tower = idefics3_gguf_tower();
+  tower.says["vision_config"]["model_type"] = "smolvlm_vision";
   return tower;
 }
 

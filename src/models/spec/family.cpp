@@ -70,7 +70,8 @@ std::string markdown(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string gguf_of(const Family& family) {
-  if (!family.gguf_tower.projector.empty()) return family.gguf_tower.architecture + ", mmproj";
+  if (const GgufTower& tower = family.gguf_tower; !tower.projector.empty())
+    return (tower.any_text ? "the text's" : tower.architecture) + ", mmproj";
   return family.gguf.architecture.empty() ? "no" : family.gguf.architecture;
 }
 }  // namespace

@@ -59,6 +59,39 @@ Json intern_says() {
             {"use_qk_norm", false}}}};
 }
 
+namespace {
+void write_file_of_intern(const Json& config, GgufSettingsWriter& out) {
+  const Json vision_json = config.value("vision_config", Json::object());
+  const Config vision(vision_json);
+  out.whole("vision.image_size", side_of(vision, "image_size", 448));
+  out.whole("vision.patch_size", side_of(vision, "patch_size", 14));
+  out.own("use_gelu", GgufValue::flag(true));
+  out.whole("vision.projector.scale_factor", static_cast<int64_t>(1 / config.value("downsample_ratio", 0.5)));
+  for (const auto& [key, name] :
+       {std::pair{"min_dynamic_patch", "vision.preproc_min_tiles"}, {"max_dynamic_patch", "vision.preproc_max_tiles"}})
+    if (const int64_t tiles = config.value(key, int64_t{0}); tiles > 0) out.whole(name, tiles);
+}
+}  // namespace
+
+GgufTower intern_gguf_tower(const std::string& joins, const char* norm, const char* in, const char* out) {
+  GgufTower tower{.projector = "internvl", .text = "qwen2", .any_text = true};
+  tower.form.names = {{"mlp.fc1", "ffn_up"},
+                      {"mlp.fc2", "ffn_down"},
+                      {joins + norm, "mm.model.mlp.0"},
+                      {joins + in, "mm.model.mlp.1"},
+                      {joins + out, "mm.model.mlp.3"}};
+  tower.form.keys = {{"num_hidden_layers", "vision.block_count"},
+                     {"num_attention_heads", "vision.attention.head_count"},
+                     {"hidden_size", "vision.embedding_length"},
+                     {"intermediate_size", "vision.feed_forward_length"},
+                     {"image_size", "vision.image_size"},
+                     {"patch_size", "vision.patch_size"},
+                     {"layer_norm_eps", "vision.attention.layer_norm_epsilon", GgufKey::Number}};
+  tower.says = {{"vision_config", {{"hidden_act", "gelu"}, {"num_channels", 3}}}};
+  tower.write = write_file_of_intern;
+  return tower;
+}
+
 void use_first_names(VisionSpec& tower, bool normed) {
   tower.name = "vision_model", tower.merger = "mlp1";
   tower.qk_norm.eps = tower.norm.eps;  // transformers' layout has a number of its own

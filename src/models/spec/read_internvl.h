@@ -21,6 +21,8 @@ VisionSpec read_intern_tower(const Config& vision, const InternTowerDefaults& de
 
 // What config.json of well-known models says in transformers' words: the tower of 300 million, and how it is looked at.
 Json intern_says();
+// How the tower stands in a GGUF file, but for names inside it; `joins` and those of what joins it to the text.
+GgufTower intern_gguf_tower(const std::string& joins, const char* norm, const char* in, const char* out);
 
 // As OpenGVLab calls its parts. `normed`: queries and keys have norms.
 void use_first_names(VisionSpec& tower, bool normed);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "gguf/turns.h"
 #include "models/spec/read_seeing.h"
 
 namespace apus {
@@ -325,6 +326,48 @@ GgufTower siglip_gguf_tower(const std::string& begin) {
                   {"hidden_act", "gelu_pytorch_tanh"},
                   {"num_channels", 3},
                   {"vision_use_head", false}}}};
+  return tower;
+}
+
+namespace {
+void read_file_of_pixtral(const GgufSays& clip, Json& config) {
+  config["vision_config"]["hidden_act"] = clip.flag("use_silu").value_or(false) ? "silu" : "gelu";
+}
+void write_file_of_pixtral(const Json& config, GgufSettingsWriter& out) {
+  const Json vision = config.value("vision_config", Json::object());
+  const std::string act = vision.value("hidden_act", "gelu");
+  require(act == "gelu" || act == "silu", Fault::Model, "config.json: vision_config: hidden_act '", act,
+          "' has no place in a GGUF file");
+  out.own("use_" + act, GgufValue::flag(true));
+  out.number("vision.attention.layer_norm_epsilon", 1e-5);
+  if (config.contains("spatial_merge_size")) out.whole("vision.spatial_merge_size", config["spatial_merge_size"]);
+}
+}  // namespace
+
+GgufTower pixtral_gguf_tower() {
+  GgufTower tower{.projector = "pixtral", .text = "mistral", .any_text = true, .part = "text_config"};
+  const std::string begin = "model.vision_tower.", joins = "model.multi_modal_projector.";
+  tower.begins = {{"model.", "model.language_model."}};
+  tower.form.layers = begin + "transformer.layers.";
+  tower.form.names = {{"attention_norm", "ln1"},
+                      {"ffn_norm", "ln2"},
+                      {"attention.q_proj", "attn_q", {.rows = neighbours_of_queries}},
+                      {"attention.k_proj", "attn_k", {.rows = neighbours_of_queries}},
+                      {"attention.v_proj", "attn_v"},
+                      {"attention.o_proj", "attn_out"},
+                      {"feed_forward.gate_proj", "ffn_gate"},
+                      {"feed_forward.up_proj", "ffn_up"},
+                      {"feed_forward.down_proj", "ffn_down"},
+                      {begin + "patch_conv", "v.patch_embd"},
+                      {begin + "ln_pre", "v.pre_ln"},
+                      {joins + "linear_1", "mm.1"},
+                      {joins + "linear_2", "mm.2"}};
+  tower.form.keys = siglip_gguf_tower("").form.keys;
+  tower.form.keys.pop_back();  // what norms add is always the same
+  tower.says = {{"vision_config", {{"model_type", "pixtral"}, {"num_channels", 3}, {"rope_theta", 1e4}}}};
+  tower.tokens = {{"image_token_index", "[IMG]"}};
+  tower.row = {"[IMG_BREAK]", "v.token_embd.img_break"};
+  tower.read = read_file_of_pixtral, tower.write = write_file_of_pixtral;
   return tower;
 }
 

@@ -24,6 +24,8 @@ VisionSpec read_gemma4_tower(const Config& vision);
 VisionSpec read_paddle_tower(const Config& vision);
 // SigLIP's in a GGUF file, with the settings that are its own; its names begin with this.
 GgufTower siglip_gguf_tower(const std::string& begin);
+// And Pixtral's, beside a text of any family.
+GgufTower pixtral_gguf_tower();
 // CLIP ViT-L/14 of 336 pixels, as the first Llavas' config.json files say it.
 Json clip_large_says();
 // Pixtral's tower for pages, of pictures of up to 1540 pixels.
