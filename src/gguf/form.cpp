@@ -38,8 +38,12 @@ GgufTowerFamily with_text(GgufTowerFamily family, const std::string& model_type)
   return family;
 }
 
-std::string vision_type(const Json& config, const std::string& unsaid) {
-  return config.value("vision_config", Json::object()).value("model_type", unsaid);
+// The model_type of a part of config.json.
+std::string type_of_part(const Json& config, const std::string& part, const std::string& unsaid) {
+  const auto found = config.find(part);
+  if (found == config.end() || !found->is_object()) return unsaid;
+  const auto type = found->find("model_type");
+  return type != found->end() && type->is_string() ? type->get<std::string>() : unsaid;
 }
 
 }  // namespace
@@ -108,8 +112,9 @@ const GgufTensor* GgufSays::tensor(const std::string& name) const {
 }
 
 std::vector<bool> GgufSays::layers_with(const std::string& name) const {
-  const int64_t ahead = integer("nextn_predict_layers").value_or(0);
-  std::vector<bool> out(static_cast<size_t>(std::clamp<int64_t>(needed("block_count") - ahead, 0, 4096)));
+  const int64_t ahead = std::clamp<int64_t>(integer("nextn_predict_layers").value_or(0), 0, 4096);
+  std::vector<bool> out(
+      static_cast<size_t>(std::clamp<int64_t>(std::max<int64_t>(0, needed("block_count")) - ahead, 0, 4096)));
   for (size_t i = 0; i < out.size(); ++i) out[i] = tensor(str("blk.", i, ".", name)) != nullptr;
   return out;
 }
@@ -155,11 +160,10 @@ std::optional<GgufTowerFamily> tower_of_config(const Json& config) {
   const GgufTowerFamily* found = Registry<GgufTowerFamily>::of().find(config.value("model_type", ""));
   if (!found) return std::nullopt;
   // Of several towers that the family may have, this one's.
-  const std::string tower = vision_type(found->tower.says, "");
-  if (!tower.empty() && vision_type(config, tower) != tower) return std::nullopt;
+  const std::string tower = type_of_part(found->tower.says, "vision_config", "");
+  if (!tower.empty() && type_of_part(config, "vision_config", tower) != tower) return std::nullopt;
   if (!found->tower.any_text) return *found;
-  const Json part = config.value(found->tower.part, Json::object());
-  const std::string text = part.value("model_type", found->tower.text);
+  const std::string text = type_of_part(config, found->tower.part, found->tower.text);
   return Registry<GgufFamily>::of().find(text) ? std::optional(with_text(*found, text)) : std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gguf/form.h"
 #include "models/spec/config.h"
 #include "models/spec/decoder_spec.h"
 #include "models/spec/seeing_spec.h"
