@@ -33,8 +33,6 @@ struct EncoderForm {
   bool tells_apart = false;
   // The table of AttentionForm::by_distance.
   std::string distances_name = "";
-  // Attention of the first layer reads the embedding without a norm.
-  bool first_reads_bare = false;
   EncoderHead head = {};
   // Beginnings of the names of tensors that no task here reads: heads for masked words, and a pooler that only a head
   // of labels reads.
