@@ -23,6 +23,7 @@ std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, cons
   if (p.pieces.empty()) {
     std::vector<int64_t> shape = has_no_dimensions(p) ? std::vector<int64_t>() : p.full;
     if (p.turned || form.is_transposed(name)) std::swap(shape.at(shape.size() - 2), shape.back());
+    if (p.flat) shape = {shape[0] * shape[1], shape[2]};
     return {{form.disk_name(name), shape, p.statistic}};
   }
   const auto pieces = static_cast<int64_t>(p.pieces.size());
@@ -46,8 +47,10 @@ void each_disk_tensor(const std::string& name, const Param& p, const at::Tensor&
   const auto shapes = disk_shapes(name, p, form);
   if (shapes.empty()) return;
   if (has_no_dimensions(p)) return f({shapes[0].name, whole.reshape({})});
-  if (p.pieces.empty())
-    return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(-2, -1).contiguous() : whole});
+  if (p.pieces.empty()) {
+    const at::Tensor sides = p.turned || form.is_transposed(name) ? whole.transpose(-2, -1).contiguous() : whole;
+    return f({shapes[0].name, p.flat ? sides.flatten(0, 1) : sides});
+  }
   const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});
   for (size_t i = 0; i < shapes.size(); ++i) f({shapes[i].name, rows[static_cast<int64_t>(i)]});
 }

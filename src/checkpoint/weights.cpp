@@ -151,6 +151,7 @@ struct OnDisk {
       tensors = disk_shapes(name, param);
     std::vector<int64_t>& shape = tensors[0].shape;
     if (transposed && !packed) std::swap(shape.at(shape.size() - 2), shape.back());
+    if (param.flat) shape = {shape[0] * shape[1], shape[2]};
     quantised_layer.resize(tensors.size());
   }
   std::string name;
@@ -331,7 +332,8 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   }
   if (whole) {
     const at::Tensor stored = plain_tensor(from, 0, source, options),
-                     disk = (transposed ? stored.transpose(-2, -1) : stored).reshape(p.full),
+                     apart = p.flat ? stored.unflatten(0, {p.full[0], -1}) : stored,
+                     disk = (transposed ? apart.transpose(-2, -1) : apart).reshape(p.full),
                      mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);

@@ -51,6 +51,8 @@ std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, const MixtureSpec&
                                                .gated = mixture.gated,
                                                .latent = mixture.latent,
                                                .weighs_input = mixture.weighs_input,
+                                               .idle = mixture.idle,
+                                               .limit = mixture.limit,
                                                .act = spec.act,
                                                .router = mixture.router,
                                                .router_eps = spec.norm.eps,
@@ -92,7 +94,11 @@ Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
 }
 
 std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t index) {
-  if (spec.latent) return std::make_unique<LatentAttention>(attention_spec(spec, index), *spec.latent);
+  if (spec.latent) {
+    LatentForm form = *spec.latent;
+    if (!form.taken_of.empty()) form.index.taken_of = form.taken_of[static_cast<size_t>(index)];
+    return std::make_unique<LatentAttention>(attention_spec(spec, index), form);
+  }
   return std::make_unique<Attention>(attention_spec(spec, index));
 }
 }  // namespace
@@ -124,11 +130,14 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
       feed_forward_(spec.feeds_forward(index) ? &adopt(block_name(spec, index), make_feed_forward(spec, index))
                                               : nullptr),
       after_feed_forward_(norm(spec.norms_in(index).after_feed_forward, spec)),
+      adds_late_(spec.adds_late(index)),
       index_(index),
       act_(spec.act) {
   const int64_t hidden = spec.shape.hidden;
   if (const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(index)]);
-      mixture && mixture->beside)
+      mixture && mixture->late)
+    late_ = &adopt(mixture->names.block, make_mixture(spec, *mixture));
+  else if (mixture && mixture->beside)
     beside_ = std::make_unique<Beside>(Beside{child<Norm>("post_feedforward_layernorm_1", hidden, spec.norm),
                                               child<Norm>("pre_feedforward_layernorm_2", hidden, spec.norm),
                                               child<Norm>("post_feedforward_layernorm_2", hidden, spec.norm),
@@ -142,11 +151,16 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     scale_ = &param("layer_scalar", {1});
     scale_->statistic = true, scale_->trainable = false;
   }
+  if (spec.streams) {
+    mixer_streams_ = &child<StreamsMeet>("attn_hc", *spec.streams, hidden, spec.norm.eps);
+    feed_forward_streams_ = &child<StreamsMeet>("ffn_hc", *spec.streams, hidden, spec.norm.eps);
+  }
   if (spec.normed_sums) {
     const NormedSums& sums = *spec.normed_sums;
     sums_ = {keeps_state(spec.shape.keeps_in(index)) ? sums.state : sums.attention, sums.feed_forward};
   }
-  if (feed_forward_ && !after_feed_forward_ && branch_scale_ == 1 && !sums_) feed_forward_->result_is_only_added();
+  if (feed_forward_ && !after_feed_forward_ && branch_scale_ == 1 && !sums_ && !spec.streams)
+    feed_forward_->result_is_only_added();
 }
 
 at::Tensor DecoderLayer::mixed(const at::Tensor& x_TD, const Step& s) const {
@@ -168,6 +182,13 @@ at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s)
   return fed_TD * behind_feed_forward.kept + (*feed_forward_)(fed_TD, s) * behind_feed_forward.added;
 }
 
+at::Tensor DecoderLayer::with_streams(const at::Tensor& x_TW, const Step& s) const {
+  const auto [read_TD, taken_TS] = mixer_streams_->read(x_TW);
+  const at::Tensor sum_TW = mixer_streams_->given_back(x_TW, taken_TS, mixed((*before_attention_)(read_TD), s));
+  const auto [fed_TD, back_TS] = feed_forward_streams_->read(sum_TW);
+  return feed_forward_streams_->given_back(sum_TW, back_TS, (*feed_forward_)((*before_feed_forward_)(fed_TD), s));
+}
+
 at::Tensor DecoderLayer::with_own_input(const at::Tensor& x_TD, const Step& s) const {
   const at::Tensor own_TP = s.beside->of_layer_TLP.select(1, index_).to(x_TD.device());
   const at::Tensor opened_TP = activated(act_, own_input_->gate(x_TD, s)) * own_TP;
@@ -177,12 +198,14 @@ at::Tensor DecoderLayer::with_own_input(const at::Tensor& x_TD, const Step& s) c
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
   at::Tensor y_TD = with_branches(x_TD, s);
   if (own_input_) y_TD = with_own_input(y_TD, s);
+  if (adds_late_) y_TD = y_TD + s.beside->lent.at(index_ - 1)[0].to(y_TD.device());
   return scale_ ? y_TD * scale_->data.to(y_TD.scalar_type()) : y_TD;
 }
 
 at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) const {
   if (norms_sums_) return with_norms_of_sums(x_TD, s);
   if (sums_) return with_normed_sums(x_TD, s);
+  if (mixer_streams_) return with_streams(x_TD, s);
   const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
   const auto fed = [&](const at::Tensor& sum_TD, const at::Tensor& read_TD) {
     at::Tensor fed_TD = (*feed_forward_)(read_TD, s);
@@ -190,6 +213,7 @@ at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) co
       const at::Tensor met_TD = beside_->mixture.apart(beside_->before_experts(sum_TD), sum_TD, s);
       fed_TD = beside_->after_block(fed_TD) + beside_->after_experts(met_TD);
     }
+    if (late_) s.beside->lent[index_] = {(*late_)(read_TD, s)};
     if (after_feed_forward_) fed_TD = (*after_feed_forward_)(fed_TD);
     return sum_TD + scaled(std::move(fed_TD));
   };
@@ -260,14 +284,16 @@ struct Decoder::Backbone : Module {
         embedding_norm(spec.embedding_norm.empty() ? nullptr
                                                    : &child<Norm>(spec.embedding_norm, spec.shape.hidden, spec.norm)),
         layers(child<Layers>(spec.layers_name, spec)),
-        norm(spec.final_norm.empty() ? nullptr : &child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {
+        norm(spec.final_norm.empty() ? nullptr : &child<Norm>(spec.final_norm, spec.shape.hidden, spec.last_norm())) {
+    if (spec.streams) one = &child<StreamsEnd>("hc_head", *spec.streams, spec.shape.hidden, spec.norm.eps);
     if (spec.layer_inputs) layer_inputs = std::make_unique<LayerInputs>(*this, spec);
   }
   Embedding& embed;
   PositionRows* positions;  // null where positions are told in attention
   Norm* embedding_norm;
   Layers& layers;
-  Norm* norm;  // of the last states; null where the last layer's are normed
+  Norm* norm;                 // of the last states; null where the last layer's are normed
+  StreamsEnd* one = nullptr;  // makes one of the streams
   std::unique_ptr<LayerInputs> layer_inputs;
 };
 
@@ -282,6 +308,11 @@ Decoder::Decoder(DecoderSpec spec) : spec_(std::move(spec)), backbone_(child<Bac
   if (spec_.head != Head::None) head_ = &child<Linear>(head_name(), head_spec(spec_));
   if (spec_.head_normed && head_) head_->stays_plain();
   if (spec_.tied && spec_.head == Head::Vocab) head_->weight().tied = embed_name() + ".weight";
+  if (const auto& own = spec_.head_dense; own && spec_.head == Head::Vocab) {
+    const int64_t hidden = spec_.shape.hidden;
+    head_dense_ = &child<Linear>(own->dense, Linear::Spec{.in = hidden, .out = hidden, .bias = own->bias});
+    head_norm_ = &child<Norm>(own->norm, hidden, spec_.norm);
+  }
   if (const auto& guess = spec_.guess)
     guess_head_ = &child<OwnGuessHead>((guess->inside ? spec_.backbone + "." : "") + guess->name, spec_, *guess);
 }
@@ -301,7 +332,20 @@ void Decoder::read_all_as(int64_t length) {
   for (RopeSpec& rope : spec_.ropes) rope = with_one_set(std::move(rope), length);
 }
 
-bool Decoder::leaves_unread(const std::string& name) const {
+namespace {
+// Of matrices that some files hold for experts that compute nothing (MixtureSpec::idle).
+bool is_idle_experts(const MixtureSpec& mixture, const std::string& mixture_name, const std::string& name) {
+  for (int64_t e = mixture.experts; e < mixture.experts + mixture.idle; ++e)
+    if (name.starts_with(str(mixture_name, ".experts.", e, "."))) return true;
+  return false;
+}
+}  // namespace
+
+bool Decoder::leaves_unread(const std::string& disk_name) const {
+  const std::string name = disk_form().own_name(disk_name);
+  for (int64_t i = 0; i < spec_.shape.layers; ++i)
+    if (const auto* mixture = std::get_if<MixtureSpec>(&spec_.feed_forward[static_cast<size_t>(i)]))
+      if (is_idle_experts(*mixture, str(layer_name(i), ".", mixture->names.block), name)) return true;
   for (int64_t i = 0; i < spec_.shape.layers; ++i)
     if (spec_.heads_in(i).borrows >= 0)
       for (const char* each : {".k_proj.", ".v_proj.", ".k_norm.", ".v_norm."})
@@ -337,7 +381,7 @@ at::Tensor of_all_tables(const at::Tensor& id_T, const Range& own,
 at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = embed_words(in, s);
   give_layers(in.id_T, x_TD, s);
-  return x_TD;
+  return spec_.streams ? x_TD.repeat({1, spec_.streams->count}) : x_TD;
 }
 
 at::Tensor Decoder::embed_words(const Inputs& in, const Step& s) const {
@@ -376,9 +420,13 @@ at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
   return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s);
 }
-at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm ? (*backbone_.norm)(x_TD) : x_TD; }
+at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const {
+  const at::Tensor one_TD = backbone_.one ? (*backbone_.one)(x_TD) : x_TD;
+  return backbone_.norm ? (*backbone_.norm)(one_TD) : one_TD;
+}
 // The number that logits are multiplied by is put on the hidden state: the product with the vocabulary is linear.
-at::Tensor Decoder::before_head(const at::Tensor& normed_TD) const {
+at::Tensor Decoder::before_head(const at::Tensor& normed_TD, const Step& s) const {
+  if (head_dense_) return (*head_norm_)(activated(spec_.head_dense->act, (*head_dense_)(normed_TD, s)));
   return spec_.logit_scale == 1 ? normed_TD : normed_TD * spec_.logit_scale;
 }
 namespace {
@@ -392,7 +440,7 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
   const auto& table = training_of(s).table;
   const bool shared = table && table->defined();
   ops::HeadFactors factors =
-      shared ? Model::head_factors(before_head(normed_TD), s) : words().factors(before_head(normed_TD), s);
+      shared ? Model::head_factors(before_head(normed_TD, s), s) : words().factors(before_head(normed_TD, s), s);
   if (spec_.head_normed) factors.weight_VD = unit_rows(factors.weight_VD);
   factors.softcap = spec_.logit_softcap;
   // One more column: what it is multiplied by is 1 everywhere.
@@ -415,8 +463,8 @@ at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
     const at::Tensor& weight = words().weight().data;
     return head_as_is_.is_same(weight) ? head_normed_ : unit_rows(weight);
   };
-  at::Tensor logits = spec_.head_normed ? ops::wide_linear(before_head(normed_TD), normed_rows(), {})
-                                        : words().wide(before_head(normed_TD), s);
+  at::Tensor logits = spec_.head_normed ? ops::wide_linear(before_head(normed_TD, s), normed_rows(), {})
+                                        : words().wide(before_head(normed_TD, s), s);
   if (Comm* const ranks = word_ranks(mesh())) {
     collective::Rows words_of;
     for (int r = 0; r < ranks->size(); ++r) words_of.push_back(part_of(spec_.shape.vocab, r, ranks->size()).size);

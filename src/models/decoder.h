@@ -14,6 +14,7 @@
 #include "nn/mlp.h"
 #include "nn/moe.h"
 #include "nn/norm.h"
+#include "nn/streams.h"
 
 namespace apus {
 
@@ -29,6 +30,7 @@ class DecoderLayer : public Module {
   at::Tensor with_norms_of_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_normed_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_branches(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_streams(const at::Tensor& x_TW, const Step& s) const;
   at::Tensor with_own_input(const at::Tensor& x_TD, const Step& s) const;
   const bool parallel_, norms_sums_;
   const double branch_scale_;
@@ -47,6 +49,11 @@ class DecoderLayer : public Module {
     MoeMlp& mixture;
   };
   std::unique_ptr<Beside> beside_;
+  // Whose result the next layer adds (MixtureSpec::late); and whether this one adds that of the layer before.
+  MoeMlp* late_ = nullptr;
+  // Of the mixer and of the feed-forward (StreamsForm).
+  StreamsMeet *mixer_streams_ = nullptr, *feed_forward_streams_ = nullptr;
+  const bool adds_late_;
   // What opens the layer's own input, brings it to the model's width and norms it (LayerInputForm).
   struct OwnInput {
     Linear &gate, &wider;
@@ -104,11 +111,14 @@ class Decoder : public Model {
  private:
   struct Backbone;
   at::Tensor scaled_embedding(const at::Tensor& x_TD) const;
-  at::Tensor before_head(const at::Tensor& normed_TD) const;
+  at::Tensor before_head(const at::Tensor& normed_TD, const Step& s) const;
   Linear& words() const;  // the head, where there is one
   DecoderSpec spec_;
   Backbone& backbone_;
   Linear* head_ = nullptr;  // null: Head::None
+  // HeadDense
+  Linear* head_dense_ = nullptr;
+  Norm* head_norm_ = nullptr;
   const GuessHead* guess_head_ = nullptr;
   // Of a head whose rows are brought to length 1, for answers: the weight, and what it becomes.
   at::Tensor head_as_is_, head_normed_;

@@ -3,6 +3,7 @@
 #include "nn/attention.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index_copy.h>
@@ -19,6 +20,7 @@
 #include "nn/token_groups.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
+#include "ops/expert_pairs.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -47,6 +49,13 @@ at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n) {
   const int64_t t = x_TNH.size(0), heads = x_TNH.size(1), h = x_TNH.size(2);
   const at::Tensor turned = x_TNH.narrow(2, 0, n).reshape({t, heads, n / 2, 2}).transpose(2, 3).reshape({t, heads, n});
   return n == h ? turned : at::cat({turned, x_TNH.narrow(2, n, h - n)}, 2);
+}
+
+at::Tensor each_head(const at::Tensor& x_TNI, const at::Tensor& stack) {
+  const int64_t tokens = x_TNI.size(0), heads = x_TNI.size(1);
+  const at::Tensor rows = x_TNI.transpose(0, 1).reshape({heads * tokens, x_TNI.size(2)});
+  const at::Tensor ends = at::arange(1, heads + 1, at::kLong).mul(tokens).to(x_TNI.device());
+  return ops::grouped_linear(rows, stack, ends).view({heads, tokens, stack.size(1)}).transpose(0, 1);
 }
 
 namespace {
@@ -105,6 +114,11 @@ at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor
 std::vector<Linear*> Attention::projections() {
   const Spec& s = spec_;
   const int64_t q = s.heads * s.head_dim, k = s.kv_heads * s.head_dim;
+  if (s.form.experts > 0) {
+    experts_ = &child<QueryExperts>(
+        "experts", QueryExperts::Spec{s.reads(), s.form.experts, s.form.per_token, s.kv_heads, s.head_dim});
+    return {&child<Linear>("kv_proj", Linear::Spec{.in = s.reads(), .out = 2 * k, .bias = s.form.qkv_bias})};
+  }
   if (s.form.fused != Fused::No)
     return {
         &child<Linear>(s.form.fused_name, Linear::Spec{.in = s.reads(), .out = q + 2 * k, .bias = s.form.qkv_bias})};
@@ -120,9 +134,11 @@ std::vector<Linear*> Attention::projections() {
 Attention::Attention(Spec s)
     : spec_(s),
       qkv_(projections()),
-      o_(child<Linear>(
-          s.form.out_name,
-          queries(s, {.in = s.heads * value_dim(), .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
+      o_(experts_ ? nullptr
+                  : &child<Linear>(s.form.out_name, queries(s, {.in = s.heads * value_dim(),
+                                                                .out = s.hidden,
+                                                                .bias = s.form.out_bias,
+                                                                .split = Split::In}))) {
   if (s.form.gate_name)
     gate_ = &child<Linear>(
         s.form.gate_name,
@@ -200,6 +216,12 @@ void Attention::turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const 
 Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
   std::vector<at::Tensor> qkv = qkv_(x_TD, s);
+  std::optional<QueryExperts::Chosen> chosen;
+  if (experts_) {
+    chosen = experts_->chosen(x_TD, s);
+    const std::vector<at::Tensor> keys_and_values = qkv[0].chunk(2, 1);
+    qkv = {experts_->queries(x_TD, *chosen), keys_and_values[0], keys_and_values[1]};
+  }
   if (spec_.form.fused != Fused::No) qkv = parts(qkv[0]);
   if (const double clip = spec_.form.clip; clip > 0)
     for (at::Tensor& each : qkv) each = each.clamp(-clip, clip);
@@ -223,7 +245,7 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
   if (!spec_.form.slopes.empty()) std::tie(q, k) = with_positions(q, k, s.position, spec_.form.slopes, rule().scale);
   if (spec_.lends && !s.cache) s.beside->lent[spec_.layer] = {k, v};
-  return {std::move(q), std::move(k), std::move(v), std::move(gate)};
+  return {std::move(q), std::move(k), std::move(v), std::move(gate), std::move(chosen)};
 }
 
 // Queries alone; keys and values of another layer, where they do not lie in the cache.
@@ -233,9 +255,9 @@ Attention::Heads Attention::borrowed(at::Tensor q, at::Tensor gate, const Step& 
   at::Tensor aside = q.narrow(1, 0, 1);
   if (spec_.turn >= 0) turn(q, aside, s);
   if (s.cache) return {std::move(q), {}, {}, std::move(gate)};
-  const Beside::Lent& lent = s.beside->lent.at(spec_.borrows);
+  const std::vector<at::Tensor>& lent = s.beside->lent.at(spec_.borrows);
   const at::Device here = q.device();
-  return {std::move(q), lent.k_TKH.to(here), lent.v_TKH.to(here), std::move(gate)};
+  return {std::move(q), lent[0].to(here), lent[1].to(here), std::move(gate)};
 }
 
 ops::AttentionRule Attention::rule() const {
@@ -298,7 +320,7 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
   if (value_dim() < spec_.head_dim) y_TNH = y_TNH.narrow(2, 0, value_dim());
   at::Tensor y_TA = y_TNH.reshape({x_TD.size(0), -1});
   if (now.gate_TA.defined()) y_TA = gated(y_TA, now.gate_TA);
-  const at::Tensor y_TD = o_(y_TA, s);
+  const at::Tensor y_TD = now.chosen ? experts_->joined(y_TA, *now.chosen) : (*o_)(y_TA, s);
   return form.out_scale == 1 ? y_TD : y_TD * form.out_scale;
 }
 

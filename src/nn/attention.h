@@ -2,10 +2,13 @@
 // Self-attention over packed tokens, with or without a paged cache.
 #pragma once
 
+#include <optional>
+
 #include "nn/attention_form.h"
 #include "nn/linear.h"
 #include "nn/mixer.h"
 #include "nn/norm.h"
+#include "nn/query_experts.h"
 
 namespace apus {
 
@@ -16,6 +19,9 @@ struct AttentionRule;  // ops/ops.h
 // Pairs (2j, 2j + 1) of the first n numbers of each head, brought to (j, j + n / 2), where ops::rope turns them. Done
 // to queries and keys alike, it changes none of their products.
 at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n);
+
+// Every head's rows times a matrix of its own: x [T, N, I], stack [N, O, I] -> [T, N, O].
+at::Tensor each_head(const at::Tensor& x_TNI, const at::Tensor& stack);
 
 // The attention of a layer, of whatever kind.
 class AttentionBlock : public Mixer {
@@ -49,6 +55,7 @@ class Attention : public AttentionBlock {
   struct Heads {
     at::Tensor q_TNH, k_TKH, v_TKH;
     at::Tensor gate_TA;  // of this rank's tokens, where the form is gated
+    std::optional<QueryExperts::Chosen> chosen = {};
   };
   std::vector<Linear*> projections();
   std::vector<at::Tensor> parts(const at::Tensor& qkv_TA) const;  // queries, keys, values of one matrix
@@ -65,8 +72,9 @@ class Attention : public AttentionBlock {
   at::Tensor attended(const Heads& heads, const Step& s) const;
 
   Spec spec_;
-  LinearGroup qkv_;  // queries, keys, values: three matrices, or one that makes all
-  Linear& o_;
+  QueryExperts* experts_ = nullptr;  // which make queries and results, where there are any
+  LinearGroup qkv_;  // queries, keys, values: three matrices, or one that makes all; keys and values beside experts
+  Linear* o_;
   Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
   Linear* gate_ = nullptr;
   HeadNorms *q_norms_ = nullptr, *k_norms_ = nullptr;

@@ -57,6 +57,9 @@ struct AttentionForm {
   double value_scale = 1;
   // The input and the result are multiplied by these.
   double in_scale = 1, out_scale = 1;
+  // Above 0: each token meets `per_token` of so many experts, each of which makes a query for every key-value head, and
+  // brings what these see back to the model's width. One matrix makes keys and values: kv_proj.
+  int64_t experts = 0, per_token = 0;
 };
 
 // How attention chooses the tokens that it looks at.
@@ -64,6 +67,12 @@ struct IndexForm {
   int64_t heads = 0, dim = 0, chosen = 0;
   // Of its queries and keys, numbers that turn together are neighbours.
   bool neighbours = false;
+  // Those that turn are the last of a head, not the first.
+  bool last_turn = false;
+  // Of the norm of its keys.
+  double eps = 1e-6;
+  // The layer whose choice is taken; -1: it chooses itself.
+  int64_t taken_of = -1;
 };
 
 // Keys and values of all heads are made of one small vector a token, beside a key that turns and that all heads share.
@@ -74,9 +83,13 @@ struct LatentForm {
   int64_t rank = 0, still = 0, turned = 0, value = 0;
   // The two inner norms'.
   double eps = 1e-6;
+  // The small vector is multiplied by it behind its norm.
+  double small_scale = 1;
   // Heads above 0: small heads besides rate all tokens before, and attention looks at the best `chosen` of them. Their
   // keys stand behind the small vector in the cache. They are not trained.
   IndexForm index = {};
+  // Per layer, IndexForm::taken_of; empty: every one chooses itself.
+  std::vector<int64_t> taken_of = {};
 };
 
 // A key says its position by so many further numbers, which the cache holds too, where there are slopes.

@@ -19,12 +19,17 @@ class KimiDelta : public StateLayer {
   Linear& linear(const char* name, int64_t in, int64_t out) {
     return child<Linear>(name, Linear::Spec{.in = in, .out = out});
   }
+  // Of steps ("f") or gates ("g"): by way of a head's width, or at once.
+  Linear& by_way_of(const char* name, Linear*& small);
+  at::Tensor decay(const at::Tensor& x_TD, const Step& s) const;
   Taps& taps(const char* name) { return child<Taps>(name, form_.width(), form_.taps); }
   const KimiDeltaForm form_;
   Param &speed_, &step_bias_;
   Linear &q_, &k_, &v_;
   Taps &q_taps_, &k_taps_, &v_taps_;
-  Linear &step_a_, &step_b_, &gate_a_, &gate_b_, &share_;
+  // Small ones first; null where one matrix makes it.
+  Linear *step_a_ = nullptr, *gate_a_ = nullptr;
+  Linear &step_b_, &gate_b_, &share_;
   Norm& norm_;
   Linear& out_;
 };

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/matmul.h>
@@ -26,16 +27,6 @@
 #include "ops/steady_rows.h"
 
 namespace apus {
-
-namespace {
-// Every head's rows times a matrix of its own: x [T, N, I], stack [N, O, I] -> [T, N, O].
-at::Tensor each_head(const at::Tensor& x_TNI, const at::Tensor& stack) {
-  const int64_t tokens = x_TNI.size(0), heads = x_TNI.size(1);
-  const at::Tensor rows = x_TNI.transpose(0, 1).reshape({heads * tokens, x_TNI.size(2)});
-  const at::Tensor ends = at::arange(1, heads + 1, at::kLong).mul(tokens).to(x_TNI.device());
-  return ops::grouped_linear(rows, stack, ends).view({heads, tokens, stack.size(1)}).transpose(0, 1);
-}
-}  // namespace
 
 LatentAttention::LatentAttention(const Attention::Spec& spec, const LatentForm& form)
     : spec_(spec),
@@ -58,7 +49,12 @@ LatentAttention::LatentAttention(const Attention::Spec& spec, const LatentForm& 
       o_(child<Linear>("o_proj",
                        Linear::Spec{.in = spec.heads * form.value, .out = spec.hidden, .bias = spec.form.out_bias})) {
   kv_b_.stays_plain();
-  if (form.index.heads > 0)
+  if (spec.form.gate_name)
+    gate_ =
+        &child<Linear>(spec.form.gate_name,
+                       Linear::Spec{.in = spec.hidden, .out = spec.heads * (spec.form.gates_heads ? 1 : form.value)});
+  if (spec.form.sinks) sinks_ = &param("sinks", {spec.heads});
+  if (form.index.heads > 0 && form.index.taken_of < 0)
     index_ = &child<LatentIndex>("indexer", spec.hidden, form.query_rank, form.turned, form.index);
 }
 
@@ -76,8 +72,9 @@ LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const St
     const auto grown = [&](const at::Tensor& x) { return x * turn.query_T.to(x.scalar_type()).view({-1, 1, 1}); };
     if (turn.query_T.defined()) q = grown(q), still = grown(still);
   }
-  Inputs in{std::move(still), std::move(q), kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous()),
-            std::move(k)};
+  at::Tensor small_TC = kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous());
+  if (form_.small_scale != 1) small_TC = small_TC * form_.small_scale;
+  Inputs in{std::move(still), std::move(q), std::move(small_TC), std::move(k)};
   if (index_) in.index = index_->made(x_TD, small_q_TC, s.turns[static_cast<size_t>(spec_.turn)], s);
   return in;
 }
@@ -85,7 +82,8 @@ LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const St
 ops::AttentionRule LatentAttention::rule() const {
   const double width = static_cast<double>(form_.still + form_.turned);
   return {.scale = spec_.form.scale > 0 ? spec_.form.scale : 1 / std::sqrt(width),
-          .mask = {.causal = true, .window = spec_.window}};
+          .mask = {.causal = true, .window = spec_.window},
+          .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
 }
 
 at::Tensor LatentAttention::made_keys(const Inputs& in, const Step& s) const {
@@ -97,19 +95,29 @@ at::Tensor LatentAttention::made_keys(const Inputs& in, const Step& s) const {
   return over_packed(at::cat({in.still_TNH, in.turned_TNR}, 2), k, v, rule(), s);
 }
 
-bool LatentAttention::chooses(const Step& s) const { return index_ && s.max_k > form_.index.chosen; }
+bool LatentAttention::chooses(const Step& s) const { return form_.index.heads > 0 && s.max_k > form_.index.chosen; }
 
 namespace {
 // Of one sequence: q [t, N, H], k [u, N or 1, H], v [u, N or 1, V], hidden [t, u] -> [t, N, V].
 at::Tensor over_seen(const at::Tensor& q_TNH, const at::Tensor& k_UNH, const at::Tensor& v_UNV,
-                     const at::Tensor& hidden_TU, double scale) {
+                     const at::Tensor& hidden_TU, const ops::AttentionRule& rule) {
   const auto wide = q_TNH.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor score_NTU = at::matmul(q_TNH.transpose(0, 1), k_UNH.permute({1, 2, 0})).to(wide) * scale;
-  const at::Tensor share_NTU =
-      at::softmax(score_NTU.masked_fill(hidden_TU, -std::numeric_limits<double>::infinity()), -1);
+  const at::Tensor score_NTU = at::matmul(q_TNH.transpose(0, 1), k_UNH.permute({1, 2, 0})).to(wide) * rule.scale;
+  at::Tensor share_NTU = score_NTU.masked_fill(hidden_TU, -std::numeric_limits<double>::infinity());
+  const int64_t heads = score_NTU.size(0), tokens = score_NTU.size(1), keys = score_NTU.size(2);
+  if (rule.sinks_N.defined())
+    share_NTU = at::cat({share_NTU, rule.sinks_N.to(wide).view({heads, 1, 1}).expand({heads, tokens, 1})}, 2);
+  share_NTU = at::softmax(share_NTU, -1).narrow(2, 0, keys);
   return at::matmul(share_NTU.to(v_UNV.scalar_type()), v_UNV.transpose(0, 1)).transpose(0, 1);
 }
 }  // namespace
+
+at::Tensor LatentAttention::hidden(size_t i, const std::function<at::Tensor()>& chosen, const Step& s) const {
+  if (form_.index.taken_of >= 0) return s.beside->lent.at(form_.index.taken_of).at(i).to(s.position.device());
+  const at::Tensor own = chosen();
+  if (!form_.taken_of.empty()) s.beside->lent[spec_.layer].push_back(own);
+  return own;
+}
 
 at::Tensor LatentAttention::over_chosen(const Inputs& in, const Step& s) const {
   require(!training_of(s).groups && !training_of(s).key_K.defined() && !training_of(s).tokens, Fault::Usage,
@@ -123,8 +131,10 @@ at::Tensor LatentAttention::over_chosen(const Inputs& in, const Step& s) const {
   int64_t begin = 0;
   for (const int64_t length : s.length_q) {
     const auto own = [&](const at::Tensor& x) { return x.narrow(0, begin, length); };
-    const at::Tensor hidden = index_->hidden(own(in.index.q_TnD), own(in.index.weight_Tn), own(in.index.k_TD), 0);
-    out.push_back(over_seen(own(q), own(k), own(v), hidden, rule().scale));
+    const at::Tensor hidden = this->hidden(
+        out.size(), [&] { return index_->hidden(own(in.index.q_TnD), own(in.index.weight_Tn), own(in.index.k_TD), 0); },
+        s);
+    out.push_back(over_seen(own(q), own(k), own(v), hidden, rule()));
     begin += length;
   }
   return at::cat(out, 0);
@@ -141,9 +151,10 @@ at::Tensor LatentAttention::over_chosen_cache(const at::Tensor& q_TNC, const at:
     const at::Tensor entry_K1C = at::index_select(cache, 0, blocks.to(at::kLong)).flatten(0, 1).narrow(0, 0, all);
     const auto own = [&](const at::Tensor& x) { return x.narrow(0, begin, length); };
     const at::Tensor index_k = entry_K1C.select(1, 0).narrow(1, keyed, form_.index.dim);
-    const at::Tensor hidden = index_->hidden(own(in.index.q_TnD), own(in.index.weight_Tn), index_k, first);
+    const at::Tensor hidden = this->hidden(
+        i, [&] { return index_->hidden(own(in.index.q_TnD), own(in.index.weight_Tn), index_k, first); }, s);
     out.push_back(
-        over_seen(own(q_TNC), entry_K1C.narrow(2, 0, keyed), entry_K1C.narrow(2, 0, form_.rank), hidden, rule().scale));
+        over_seen(own(q_TNC), entry_K1C.narrow(2, 0, keyed), entry_K1C.narrow(2, 0, form_.rank), hidden, rule()));
     begin += length;
   }
   return at::cat(out, 0);
@@ -154,7 +165,7 @@ LatentIndex::LatentIndex(int64_t hidden, int64_t query_rank, int64_t turned, con
       turned_(turned),
       q_(child<Linear>("wq_b", Linear::Spec{.in = query_rank, .out = f.heads * f.dim})),
       k_(child<Linear>("wk", Linear::Spec{.in = hidden, .out = f.dim})),
-      k_norm_(child<Norm>("k_norm", f.dim, NormSpec{.kind = NormKind::MeanAndBias, .eps = 1e-6})),
+      k_norm_(child<Norm>("k_norm", f.dim, NormSpec{.kind = NormKind::MeanAndBias, .eps = f.eps})),
       weights_(child<Linear>("weights_proj", Linear::Spec{.in = hidden, .out = f.heads})) {
   visit([](const std::string&, Param& p) { p.trainable = false; });
 }
@@ -165,6 +176,12 @@ LatentIndex::Made LatentIndex::made(const at::Tensor& x_TD, const at::Tensor& sm
   const int64_t tokens = x_TD.size(0);
   at::Tensor q = q_(small_q_TC, s).view({tokens, form_.heads, form_.dim}),
              k = k_norm_(k_(x_TD, s)).view({tokens, 1, form_.dim});
+  // Turned ones first, as in the other families; queries and keys are put in order alike.
+  const auto in_order = [&](const at::Tensor& x) {
+    const int64_t still = form_.dim - turned_;
+    return form_.last_turn ? at::cat({x.narrow(2, still, turned_), x.narrow(2, 0, still)}, 2) : x;
+  };
+  q = in_order(q), k = in_order(k);
   if (form_.neighbours) q = neighbours_apart(q, turned_), k = neighbours_apart(k, turned_);
   std::tie(q, k) = ops::rope(q.contiguous(), k.contiguous(), turn.cos, turn.sin);
   return {q, k.squeeze(1), weights_(x_TD, s)};
@@ -235,9 +252,12 @@ at::Tensor LatentAttention::over_small(const at::Tensor& still_TNH, const at::Te
 at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
   at::Tensor cache = s.cache->k(spec_.layer);
   at::Tensor entry = at::cat({in.small_TC.unsqueeze(1), in.key_T1R}, 2);
-  if (index_) entry = at::cat({entry, in.index.k_TD.unsqueeze(1)}, 2);
+  if (index_)
+    entry = at::cat({entry, in.index.k_TD.unsqueeze(1)}, 2);
+  else if (form_.index.heads > 0)  // the place of keys that this layer has none of
+    entry = at::constant_pad_nd(entry, {0, form_.index.dim});
   ops::store_kv(entry, entry, cache, cache, s.slot);  // there is one cache
-  const at::Tensor keys = index_ ? cache.narrow(3, 0, form_.rank + form_.turned) : cache;
+  const at::Tensor keys = form_.index.heads > 0 ? cache.narrow(3, 0, form_.rank + form_.turned) : cache;
   return over_small(in.still_TNH, in.turned_TNR, s, [&](const at::Tensor& q_TNC) {
     return chooses(s) ? over_chosen_cache(q_TNC, cache, in, s)
                       : ops::paged_attention(q_TNC, keys, cache.narrow(3, 0, form_.rank), s.cu_q, s.cu_k, s.block_table,
@@ -263,9 +283,10 @@ at::Tensor LatentAttention::operator()(const at::Tensor& x_TD, const Step& s) co
   const Inputs in = inputs(x_TD, s);
   const TrainingStep& training = training_of(s);
   const bool plain = !training.groups && !training.key_K.defined() && !training.tokens && !chooses(s);
-  const at::Tensor y_TNV = s.cache                       ? over_cache(in, s)
-                           : plain && ops::steady_rows() ? as_over_cache(in, s)
-                                                         : made_keys(in, s);
+  at::Tensor y_TNV = s.cache                       ? over_cache(in, s)
+                     : plain && ops::steady_rows() ? as_over_cache(in, s)
+                                                   : made_keys(in, s);
+  if (gate_) y_TNV = y_TNV * steady_sigmoid((*gate_)(x_TD, s)).view({x_TD.size(0), spec_.heads, -1});
   return o_(y_TNV.reshape({x_TD.size(0), -1}), s);
 }
 

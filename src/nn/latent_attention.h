@@ -60,6 +60,8 @@ class LatentAttention : public AttentionBlock {
 
   // Whether a sequence of the step is longer than what is looked at.
   bool chooses(const Step& s) const;
+  // Of the step's sequence i (LatentIndex::hidden): its own choice, which others may take, or another layer's.
+  at::Tensor hidden(size_t i, const std::function<at::Tensor()>& chosen, const Step& s) const;
   at::Tensor over_chosen(const Inputs& in, const Step& s) const;
   at::Tensor over_chosen_cache(const at::Tensor& q_TNC, const at::Tensor& cache, const Inputs& in, const Step& s) const;
 
@@ -75,6 +77,8 @@ class LatentAttention : public AttentionBlock {
   Linear& kv_a_;
   Norm& kv_norm_;
   Linear &kv_b_, &o_;
+  Linear* gate_ = nullptr;
+  Param* sinks_ = nullptr;
   LatentIndex* index_ = nullptr;
   Stacks ready_;  // in inference
 };

@@ -34,6 +34,8 @@ struct Param {
   bool scalar = false;
   // On disk the last two dimensions of three stand the other way round.
   bool turned = false;
+  // On disk the first two dimensions of three are one.
+  bool flat = false;
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
   // ([E, 2, F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
   std::vector<std::string> pieces;

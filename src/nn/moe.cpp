@@ -93,13 +93,19 @@ std::vector<Cut> expert_cuts(bool stacked) {
 }  // namespace
 
 Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, Kind kind)
-    : gate_up_(names.stacked_gate_up ? param(names.stacked_gate_up, {count, 2 * ffn, hidden}, expert_cuts(true))
-               : kind.gated          ? param("gate_up_proj", {count, 2, ffn, hidden}, expert_cuts(false))
-                                     : param("up_proj", {count, ffn, hidden}, {{Axis::Ep, 0}})),
+    : gate_up_(names.stacked_gate_up
+                   ? param(names.stacked_gate_up, {count, (names.stacked_up ? 1 : 2) * ffn, hidden}, expert_cuts(true))
+               : kind.gated ? param("gate_up_proj", {count, 2, ffn, hidden}, expert_cuts(false))
+                            : param("up_proj", {count, ffn, hidden}, {{Axis::Ep, 0}})),
       down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn},
                   expert_cuts(names.stacked_down != nullptr || !kind.gated))),
       kind_(kind) {
   gate_up_.turned = down_.turned = names.turned;
+  if (names.stacked_up) {
+    up_ = &param(names.stacked_up, {count, ffn, hidden}, expert_cuts(true));
+    gate_up_.turned = false;
+    for (Param* each : {&gate_up_, up_, &down_}) each->flat = true;
+  }
   if (kind_.clamp > 0) {
     gate_up_bias_ = &param(str(names.stacked_gate_up, "_bias"), {count, 2 * ffn}, {{Axis::Ep, 0}});
     down_bias_ = &param(str(names.stacked_down, "_bias"), {count, hidden}, {{Axis::Ep, 0}});
@@ -134,15 +140,14 @@ ExpertMatrices Experts::here(const ExpertMatrices& of_all) const {
   return {first, first + gate_up_.part[0].size};
 }
 
-namespace {
-// What the experts gave for their pairs, weighed and summed into the tokens.
-at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tensor& weight_Tk,
+at::Tensor summed(const at::Tensor& y_MD, at::IntArrayRef sizes, const at::Tensor& weight_Tk,
                   const ops::ExpertPairs& pairs) {
-  const auto wide = x_TD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto wide = y_MD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor weighed = y_MD.to(wide) * weight_Tk.to(wide).reshape({-1, 1}).index_select(0, pairs.pair);
-  return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
+  return at::zeros(sizes, y_MD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(y_MD.scalar_type());
 }
 
+namespace {
 // The step as rows of all ranks see it, whose tokens all go through the same adapters.
 Step step_of_all(int64_t rows, int64_t tokens, const at::Tensor& like, const Step& s) {
   Step all;
@@ -163,33 +168,6 @@ Step of_origins(const RowOrigins& origins, Step s) {
 }
 }  // namespace
 
-at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
-                               const Step& s) const {
-  MeshView* const ranks = mesh();
-  const bool elsewhere = ranks && ranks->size(Axis::Ep) > 1;
-  const auto all_here = [&] {
-    const bool usual = kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && kind_.act == Activation::Silu;
-    if (usual && !adapted() && !elsewhere && !held_quantised())
-      return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
-    const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
-    // A pass with a cache is an engine's, which gives all of its ranks the same tokens.
-    if (elsewhere && (everywhere_ || s.cache))
-      return collective::all_reduce(of_own_experts(x_TD, weight_Tk, pairs, s), ranks->comm(Axis::Ep));
-    const at::Tensor x_MD = read(x_TD, weight_Tk, pairs);
-    const int64_t tokens = x_TD.size(0);
-    if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD, left(weight_Tk), pairs);
-    const ExpertDispatch way(pairs, training_of(s).dropout_seed, ranks->host(Axis::Ep), ranks->comm(Axis::Ep));
-    const at::Tensor came_mD = way.there(x_MD);
-    const int64_t rows = came_mD.size(0);
-    const at::Tensor y_mD =
-        of_pairs(came_mD, way.own(), rows, of_origins(way.origins(), step_of_all(rows, tokens, x_TD, s)));
-    return summed(way.back(y_mD), x_TD, left(weight_Tk), pairs);
-  };
-  const at::Tensor y_TD = all_here();
-  const bool halves = ranks && ranks->size(Axis::Tp) > 1 && down_.part[2].size != down_.full[2];
-  return halves ? collective::all_reduce(y_TD, ranks->comm(Axis::Tp)) : y_TD;
-}
-
 namespace {
 // Those of the experts in a range, which are the only ones then.
 ops::ExpertPairs pairs_of(const ops::ExpertPairs& all, const Range& experts) {
@@ -203,6 +181,35 @@ ops::ExpertPairs pairs_of(const ops::ExpertPairs& all, const Range& experts) {
 }
 }  // namespace
 
+at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                               const Step& s) const {
+  MeshView* const ranks = mesh();
+  const bool elsewhere = ranks && ranks->size(Axis::Ep) > 1;
+  const auto all_here = [&] {
+    const bool usual = kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && kind_.act == Activation::Silu &&
+                       kind_.idle == 0 && kind_.limit == 0 && !up_;
+    if (usual && !adapted() && !elsewhere && !held_quantised())
+      return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
+    const int64_t count = gate_up_.full[0];
+    const ops::ExpertPairs pairs = pairs_of(ops::pairs_by_expert(expert_Tk, count + kind_.idle), {0, count});
+    // A pass with a cache is an engine's, which gives all of its ranks the same tokens.
+    if (elsewhere && (everywhere_ || s.cache))
+      return collective::all_reduce(of_own_experts(x_TD, weight_Tk, pairs, s), ranks->comm(Axis::Ep));
+    const at::Tensor x_MD = read(x_TD, weight_Tk, pairs);
+    const int64_t tokens = x_TD.size(0);
+    if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD.sizes(), left(weight_Tk), pairs);
+    const ExpertDispatch way(pairs, training_of(s).dropout_seed, ranks->host(Axis::Ep), ranks->comm(Axis::Ep));
+    const at::Tensor came_mD = way.there(x_MD);
+    const int64_t rows = came_mD.size(0);
+    const at::Tensor y_mD =
+        of_pairs(came_mD, way.own(), rows, of_origins(way.origins(), step_of_all(rows, tokens, x_TD, s)));
+    return summed(way.back(y_mD), x_TD.sizes(), left(weight_Tk), pairs);
+  };
+  const at::Tensor y_TD = all_here();
+  const bool halves = ranks && ranks->size(Axis::Tp) > 1 && down_.part[2].size != down_.full[2];
+  return halves ? collective::all_reduce(y_TD, ranks->comm(Axis::Tp)) : y_TD;
+}
+
 at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs,
                                    const Step& s) const {
   const ops::ExpertPairs own = pairs_of(pairs, gate_up_.part[0]);
@@ -210,7 +217,7 @@ at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& wei
   const int64_t first = std::accumulate(pairs.count.begin(), pairs.count.begin() + gate_up_.part[0].begin, int64_t{0});
   const RowOrigins origins{.parts = {{.seed = training_of(s).dropout_seed, .first = first, .count = own.count}},
                            .order_m = {}};
-  return summed(of_pairs(x_mD, own, x_TD.size(0), of_origins(origins, s)), x_TD, left(weight_Tk), own);
+  return summed(of_pairs(x_mD, own, x_TD.size(0), of_origins(origins, s)), x_TD.sizes(), left(weight_Tk), own);
 }
 
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
@@ -235,11 +242,18 @@ at::Tensor Experts::left(const at::Tensor& weight_Tk) const {
 at::Tensor Experts::inner(const at::Tensor& made_MF) const {
   if (!kind_.gated) return at::relu(made_MF).square();
   const auto halves = made_MF.chunk(2, 1);
-  return apus::gated(kind_.act, halves[0], halves[1]);
+  return opened(halves[0], halves[1]);
+}
+
+at::Tensor Experts::opened(const at::Tensor& gate_MF, const at::Tensor& up_MF) const {
+  if (kind_.limit <= 0) return apus::gated(kind_.act, gate_MF, up_MF);
+  return apus::gated(kind_.act, gate_MF.clamp_max(kind_.limit), up_MF.clamp(-kind_.limit, kind_.limit));
 }
 
 at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
-  return ops::grouped_linear(inner(ops::grouped_linear(x_MD, gate_up(), pairs.ends)), down_.data, pairs.ends);
+  const at::Tensor made_MF = ops::grouped_linear(x_MD, gate_up(), pairs.ends);
+  const at::Tensor inner_MF = up_ ? opened(made_MF, ops::grouped_linear(x_MD, up_->data, pairs.ends)) : inner(made_MF);
+  return ops::grouped_linear(inner_MF, down_.data, pairs.ends);
 }
 
 namespace {
@@ -317,7 +331,7 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& p
   int64_t begin = 0;
   const auto inner_of = [&](size_t e, const Step& part) {
     const at::Tensor up_nF = (*up[e])(inputs[e], part);
-    return kind_.gated ? apus::gated(kind_.act, (*gate[e])(inputs[e], part), up_nF) : inner(up_nF);
+    return kind_.gated ? opened((*gate[e])(inputs[e], part), up_nF) : inner(up_nF);
   };
   for (size_t e = 0; e < up.size(); begin += pairs.count[e++]) {
     if (pairs.count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
@@ -330,18 +344,21 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& p
 Param* MoeMlp::make_correction() {
   const MixtureNames& names = spec_.names;
   if (!names.correction) return nullptr;
-  Param& p = param(names.correction, names.correction_has_row ? std::vector<int64_t>{1, spec_.experts}
-                                                              : std::vector<int64_t>{spec_.experts});
+  const int64_t all = spec_.experts + spec_.idle;
+  Param& p =
+      param(names.correction, names.correction_has_row ? std::vector<int64_t>{1, all} : std::vector<int64_t>{all});
   p.statistic = true, p.trainable = false;
   return &p;
 }
 
 MoeMlp::MoeMlp(Spec s)
     : spec_(s),
-      gate_(child<Linear>(s.names.router, Linear::Spec{.in = s.hidden, .out = s.experts, .bias = s.names.router_bias})),
+      gate_(child<Linear>(s.names.router,
+                          Linear::Spec{.in = s.hidden, .out = s.experts + s.idle, .bias = s.names.router_bias})),
       correction_(make_correction()),
       experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.latent > 0 ? s.latent : s.hidden,
-                              s.ffn, s.names, Experts::Kind{s.clamp, s.gated, s.weighs_input, s.act})) {
+                              s.ffn, s.names,
+                              Experts::Kind{s.clamp, s.gated, s.weighs_input, s.act, s.idle, s.limit})) {
   if (s.router.own_numbers) {
     // "router.proj" has them beside it.
     const std::string name = s.names.router, beside = name.substr(0, name.rfind('.') + 1);
@@ -352,6 +369,7 @@ MoeMlp::MoeMlp(Spec s)
     narrower_ = &child<Linear>("fc1_latent_proj", Linear::Spec{.in = s.hidden, .out = s.latent});
     wider_ = &child<Linear>("fc2_latent_proj", Linear::Spec{.in = s.latent, .out = s.hidden});
   }
+  if (s.names.bias) bias_ = &param(s.names.bias, {s.hidden});
   if (s.shared_ffn == 0) return;
   shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn,
                         Mlp::Spec{.act = s.act, .kind = s.names.shared_kind, .names = s.names.of_shared});
@@ -367,19 +385,24 @@ at::Tensor MoeMlp::logits(const at::Tensor& routed_TD, const Step& s) const {
   return gate_(alone_TD * scale_D * narrowed, s);
 }
 
-ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
+ops::Routing counted_routing(at::Tensor logits_TE, const RouterForm& form, int64_t per_token,
+                             const at::Tensor& correction_E, const Step& s) {
   const TrainingStep& training = training_of(s);
-  at::Tensor logits_TE = logits(routed_TD, s);
   if (training.router && logits_TE.requires_grad()) logits_TE = AttachBalance::apply(logits_TE, training.router);
   ops::Routing routing =
-      within_capacity(route(logits_TE, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor()),
-                      spec_.experts, training.capacity);
+      within_capacity(route(logits_TE, form, per_token, correction_E), logits_TE.size(1), training.capacity);
   // The second run of a layer brings tokens that were counted already.
   const bool counted = training.memo && training.memo->again();
   // The loss counts the experts that the router itself likes best, as HuggingFace's does, whatever a correction chose.
   if (training.router && !counted)
     record(*training.router, logits_TE,
-           correction_ ? std::get<1>(logits_TE.detach().topk(spec_.per_token, -1)) : routing.expert_Tk);
+           correction_E.defined() ? std::get<1>(logits_TE.detach().topk(per_token, -1)) : routing.expert_Tk);
+  return routing;
+}
+
+ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
+  ops::Routing routing = counted_routing(logits(routed_TD, s), spec_.router, spec_.per_token,
+                                         correction_ ? correction_->data : at::Tensor(), s);
   if (expert_scale_)
     routing.weight_Tk = routing.weight_Tk * expert_scale_->data.to(routing.weight_Tk.scalar_type())
                                                 .index_select(0, routing.expert_Tk.flatten())
@@ -391,6 +414,12 @@ at::Tensor MoeMlp::apart(const at::Tensor& x_TD, const at::Tensor& routed_TD, co
   const ops::Routing routing = this->routing(routed_TD, s);
   at::Tensor y_TD = experts_(narrower_ ? (*narrower_)(x_TD, s) : x_TD, routing.weight_Tk, routing.expert_Tk, s);
   if (wider_) y_TD = (*wider_)(y_TD, s);
+  if (spec_.idle > 0) {
+    const at::Tensor idle_Tk =
+        routing.weight_Tk * (routing.expert_Tk >= spec_.experts).to(routing.weight_Tk.scalar_type());
+    y_TD = y_TD + x_TD * idle_Tk.sum(1, /*keepdim=*/true).to(x_TD.scalar_type());
+  }
+  if (bias_) y_TD = y_TD + bias_->data;
   if (shared_) {
     const at::Tensor shared_TD = (*shared_)(x_TD, s);
     y_TD = y_TD + (shared_gate_ ? steady_sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);

@@ -8,6 +8,7 @@
 #include "nn/linear.h"
 #include "nn/mlp.h"
 #include "nn/router.h"
+#include "ops/expert_pairs.h"
 
 namespace apus {
 
@@ -23,13 +24,22 @@ struct RouterLoss {
   void sum_over(Comm& ranks);           // that share out the tokens
 };
 
+// Which experts a router's logits choose, counted in the loss that keeps them busy alike, where the step has one.
+ops::Routing counted_routing(at::Tensor logits_TE, const RouterForm& form, int64_t per_token,
+                             const at::Tensor& correction_E, const Step& s);
+// What experts gave for their pairs, weighed and summed into tokens: [T, D] in its own type.
+at::Tensor summed(const at::Tensor& y_MD, at::IntArrayRef sizes, const at::Tensor& weight_Tk,
+                  const ops::ExpertPairs& pairs);
+
 class Experts : public Module {
  public:
-  // clamp, gated, weighs_input: as of MixtureSpec
+  // clamp, gated, weighs_input, idle, limit: as of MixtureSpec
   struct Kind {
     double clamp = 0;
     bool gated = true, weighs_input = false;
     Activation act = Activation::Silu;  // of gated ones
+    int64_t idle = 0;
+    double limit = 0;
   };
   Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, Kind kind);
   // Where ranks share out the experts, each calls it with its own tokens; those that share out the experts' matrices
@@ -58,7 +68,10 @@ class Experts : public Module {
   bool adapted() const;
   at::Tensor gate_up() const;  // [E, 2F, D] of the experts that are here
   ExpertMatrices here(const ExpertMatrices& of_all) const;
+  // The activation of gates, times ups.
+  at::Tensor opened(const at::Tensor& gate_MF, const at::Tensor& up_MF) const;
   Param &gate_up_, &down_;
+  Param* up_ = nullptr;  // where gates stand alone
   const Kind kind_;
   bool everywhere_ = false;
   Param *gate_up_bias_ = nullptr, *down_bias_ = nullptr;  // of clamped ones
@@ -77,6 +90,8 @@ class MoeMlp : public FeedForward {
     bool gated = true;
     int64_t latent = 0;
     bool weighs_input = false;
+    int64_t idle = 0;
+    double limit = 0;
     Activation act = Activation::Silu;
     RouterForm router;
     double router_eps = 1e-6;  // of a router that norms what it reads
@@ -94,7 +109,7 @@ class MoeMlp : public FeedForward {
   Spec spec_;
   Linear& gate_;
   Param *read_scale_ = nullptr, *expert_scale_ = nullptr;  // RouterForm::own_numbers
-  Param* correction_ = nullptr;
+  Param *correction_ = nullptr, *bias_ = nullptr;
   Experts& experts_;
   Linear *narrower_ = nullptr, *wider_ = nullptr;
   Mlp* shared_ = nullptr;

@@ -51,8 +51,13 @@ struct MixtureNames {
   const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
   // Such tensors stand the other way round in the file.
   bool turned = false;
+  // Of gates and ups there is a tensor each, the first being called stacked_gate_up. In the file rows of all experts
+  // stand one behind the other, and only downs are turned.
+  const char* stacked_up = nullptr;
   // The router has a bias.
   bool router_bias = false;
+  // Added to what the experts give together; null: nothing is.
+  const char* bias = nullptr;
   // The feed-forward that every token meets; with a number of its own for each token it is scaled by.
   const char* shared = "shared_expert";
   bool shared_is_gated = true;

@@ -23,13 +23,14 @@ using torch::autograd::variable_list;
 variable_list tensors_of(const Beside& beside) {
   variable_list all;
   if (beside.of_layer_TLP.defined()) all.push_back(beside.of_layer_TLP);
-  for (const auto& [layer, lent] : beside.lent) all.insert(all.end(), {lent.k_TKH, lent.v_TKH});
+  for (const auto& [layer, lent] : beside.lent) all.insert(all.end(), lent.begin(), lent.end());
   return all;
 }
 Beside with_tensors(Beside beside, at::TensorList tensors) {
   size_t i = 0;
   if (beside.of_layer_TLP.defined()) beside.of_layer_TLP = tensors[i++];
-  for (auto& [layer, lent] : beside.lent) lent.k_TKH = tensors[i++], lent.v_TKH = tensors[i++];
+  for (auto& [layer, lent] : beside.lent)
+    for (at::Tensor& each : lent) each = tensors[i++];
   return beside;
 }
 
@@ -38,9 +39,10 @@ struct RunTwice {
   RunPart part;
   Step step;
   Memo memo;
-  std::vector<int64_t> lenders = {};  // layers of the part that lend; known behind its first run
+  // Layers of the part that lend, and how many tensors each; known behind its first run.
+  std::vector<std::pair<int64_t, size_t>> lenders = {};
 
-  // -> its result, and keys and values of the lenders
+  // -> its result, and what the lenders lend
   variable_list run(const at::Tensor& x_TD, at::TensorList given, Memo& with) {
     Step own = step;
     if (step.beside) own.beside = std::make_shared<Beside>(with_tensors(*step.beside, given));
@@ -52,7 +54,7 @@ struct RunTwice {
     if (own.beside)
       for (const auto& [layer, lent] : own.beside->lent) {
         if (step.beside->lent.count(layer)) continue;
-        lenders.push_back(layer), results.insert(results.end(), {lent.k_TKH, lent.v_TKH});
+        lenders.emplace_back(layer, lent.size()), results.insert(results.end(), lent.begin(), lent.end());
       }
     return results;
   }
@@ -104,8 +106,11 @@ at::Tensor run_again(const at::Tensor& x_TD, const Step& s, Memo::Kinds remember
   if (s.beside) twice->step.beside = std::make_shared<Beside>(*s.beside);
   const variable_list given = s.beside ? tensors_of(*s.beside) : variable_list();
   const variable_list results = PartAgain::apply(x_TD, anchor, at::TensorList(given), twice);
-  for (size_t i = 0; i < twice->lenders.size(); ++i)
-    s.beside->lent[twice->lenders[i]] = {results[2 * i + 1], results[2 * i + 2]};
+  auto next = results.begin() + 1;
+  for (const auto& [layer, count] : twice->lenders) {
+    const auto end = next + static_cast<std::ptrdiff_t>(count);
+    s.beside->lent[layer] = {std::exchange(next, end), end};
+  }
   return results[0];
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <variant>
 
+#include "nn/activation.h"
+
 namespace apus {
 
 // What a layer keeps of the tokens before: keys and values of each, a state, or both side by side. Nothing: it is a
@@ -80,10 +82,21 @@ struct ConvForm {
 // Kimi's delta attention: a gated delta net in which every number of a key has a decay of its own.
 struct KimiDeltaForm {
   int64_t heads = 0, head_dim = 0, taps = 0;
+  // Ling 3.0: steps and gates are a matrix each instead of two small ones, and a head's speed is a number alone.
+  bool at_once = false;
+  // Below 0: a decay is no stronger, being this times a sigmoid; 0: it is by softplus.
+  double strongest = 0;
   int64_t width() const { return heads * head_dim; }
 };
 
-using StateForm = std::variant<DeltaForm, MambaForm, LightningForm, SelectiveForm, ConvForm, KimiDeltaForm>;
+// RecurrentGemma: every channel fades at a speed that depends on the token, and takes in the more the more it fades.
+struct FadingForm {
+  // Blocks of channels whose gates are matrices of their own.
+  int64_t width = 0, blocks = 0, taps = 0;
+  Activation act = Activation::GeluTanh;
+};
+
+using StateForm = std::variant<DeltaForm, MambaForm, LightningForm, SelectiveForm, ConvForm, KimiDeltaForm, FadingForm>;
 
 inline StateShape state_shape(const StateForm& form) {
   if (const auto* d = std::get_if<DeltaForm>(&form))
@@ -93,6 +106,7 @@ inline StateShape state_shape(const StateForm& form) {
   if (const auto* c = std::get_if<ConvForm>(&form)) return {c->taps - 1, c->width, 0, 0, 0};
   if (const auto* d = std::get_if<KimiDeltaForm>(&form))
     return {d->taps - 1, 3 * d->width(), d->heads, d->head_dim, d->head_dim};
+  if (const auto* f = std::get_if<FadingForm>(&form)) return {f->taps - 1, f->width, f->width, 1, 1};
   const auto& l = std::get<LightningForm>(form);
   return {0, 0, l.heads, l.head_dim, l.head_dim};
 }
@@ -101,6 +115,7 @@ inline StateShape state_shape(const StateForm& form) {
 inline const char* state_layer_name(const StateForm& form) {
   if (std::holds_alternative<DeltaForm>(form)) return "linear_attn";
   if (std::holds_alternative<ConvForm>(form)) return "conv";
+  if (std::holds_alternative<FadingForm>(form)) return "temporal_block";
   return std::holds_alternative<MambaForm>(form) || std::holds_alternative<SelectiveForm>(form) ? "mamba" : "self_attn";
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "nn/delta_net.h"
+#include "nn/fading.h"
 #include "nn/kimi_delta.h"
 #include "nn/lightning_attention.h"
 #include "nn/mamba.h"
@@ -90,6 +91,7 @@ std::unique_ptr<Mixer> make_state_layer(const StateForm& form, const StateLayer:
     return std::make_unique<SelectiveMamba>(*selective, place);
   if (const auto* conv = std::get_if<ConvForm>(&form)) return std::make_unique<ShortConv>(*conv, place);
   if (const auto* kimi = std::get_if<KimiDeltaForm>(&form)) return std::make_unique<KimiDelta>(*kimi, place);
+  if (const auto* fading = std::get_if<FadingForm>(&form)) return std::make_unique<Fading>(*fading, place);
   return std::make_unique<LightningAttention>(std::get<LightningForm>(form), place);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/steady.h"
 
+#include <ATen/ops/expm1.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softplus.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -42,6 +43,9 @@ at::Tensor steady_softplus(const at::Tensor& x) {
 }
 at::Tensor steady_sigmoid(const at::Tensor& x) {
   return by_way_of_f64(x, [](const at::Tensor& each) { return at::sigmoid(each); });
+}
+at::Tensor steady_expm1(const at::Tensor& x) {
+  return by_way_of_f64(x, [](const at::Tensor& each) { return at::expm1(each); });
 }
 
 }  // namespace apus

@@ -13,5 +13,6 @@ at::Tensor with_gradient_of(const at::Tensor& made, const at::Tensor& value);
 
 at::Tensor steady_softplus(const at::Tensor& x);
 at::Tensor steady_sigmoid(const at::Tensor& x);
+at::Tensor steady_expm1(const at::Tensor& x);
 
 }  // namespace apus

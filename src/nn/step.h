@@ -75,11 +75,8 @@ struct SeenAhead {
 // What layers are given besides the hidden state. Left by embed() and by layers on the way, read by those behind.
 struct Beside {
   at::Tensor of_layer_TLP;  // of each layer its own; undefined: nothing
-  // Keys and values that a layer lends to others, where there is no cache. By the number of that layer.
-  struct Lent {
-    at::Tensor k_TKH, v_TKH;
-  };
-  std::map<int64_t, Lent> lent;
+  // By the number of the layer that lends: keys and values, where there is no cache; or what it gives late.
+  std::map<int64_t, std::vector<at::Tensor>> lent;
 };
 
 struct Step {

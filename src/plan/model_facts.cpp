@@ -27,6 +27,11 @@ class Listing {
     if (!spec_.embedding_norm.empty()) norm(in + spec_.embedding_norm, hidden_);
     for (int64_t i = 0; i < shape_.layers; ++i) layer(str(in, spec_.layers_name, ".", i), i);
     if (!spec_.final_norm.empty()) norm(in + spec_.final_norm, hidden_);
+    if (const auto& streams = spec_.streams) {
+      plain(in + "hc_head.hc_fn", {streams->count, streams->count * hidden_});
+      plain(in + "hc_head.hc_base", {streams->count});
+      plain(in + "hc_head.hc_scale", {1});
+    }
     if (const auto& given = spec_.layer_inputs) {
       const int64_t of_all = shape_.layers * given->width;
       plain(in + "embed_tokens_per_layer.weight", {given->words, of_all});
@@ -39,6 +44,10 @@ class Listing {
       linear(spec_.head_name, hidden_, shape_.vocab, spec_.head_bias);
     else if (spec_.head == Head::Vocab && spec_.head_bias)
       plain(spec_.head_name + ".bias", {shape_.vocab});
+    if (const auto& own = spec_.head_dense; own && spec_.head == Head::Vocab) {
+      linear(own->dense, hidden_, hidden_, own->bias);
+      norm(own->norm, hidden_);
+    }
     if (spec_.seeing) towers(parts_of(*spec_.seeing));
     if (spec_.encoder) encoder(*spec_.encoder);
   }
@@ -82,7 +91,7 @@ class Listing {
     if (spec_.scaled_layers) plain(name + ".layer_scalar", {1});
     norm_of_layer(name, norms.before_attention);
     if (keeps_tokens(keeps))
-      spec_.latent ? latent_attention(str(name, ".", spec_.attention_name), *spec_.latent)
+      spec_.latent ? latent_attention(str(name, ".", spec_.attention_name), *spec_.latent, i)
                    : attention(str(name, ".", spec_.attention_name), i);
     if (keeps_state(keeps))
       std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
@@ -97,7 +106,8 @@ class Listing {
     else
       mixture(name, *mixed);
     norm_of_layer(name, norms.after_feed_forward);
-    if (mixed && dense) {
+    if (mixed && dense && mixed->late) mixture(name, *mixed);
+    if (mixed && dense && !mixed->late) {
       for (const char* each : {"post_feedforward_layernorm_1", "pre_feedforward_layernorm_2"})
         norm_of_layer(name, each);
       norm_of_layer(name, "post_feedforward_layernorm_2");
@@ -108,6 +118,8 @@ class Listing {
       linear(name + ".per_layer_projection", given->width, hidden_, false);
       norm_of_layer(name, "post_per_layer_input_norm");
     }
+    if (const auto& streams = spec_.streams)
+      for (const char* each : {".attn_hc", ".ffn_hc"}) stream_weights(name + each, *streams);
   }
   void attention(const std::string& name, int64_t layer) {
     const AttentionForm& form = spec_.attention;
@@ -116,6 +128,7 @@ class Listing {
     const int64_t value = form.value_dim > 0 ? form.value_dim : heads.head_dim;
     const bool own = heads.borrows < 0;
     if (heads.sinks) plain(name + ".sinks", {heads.heads});
+    if (form.experts > 0) return query_experts(name, k);
     if (form.fused != Fused::No) {
       linear(str(name, ".", form.fused_name), hidden_, q + 2 * k, form.qkv_bias);
     } else {
@@ -137,12 +150,29 @@ class Listing {
         norm(its, !all ? heads.head_dim : queries ? q : k);
     }
   }
+  void stream_weights(const std::string& name, const StreamsForm& streams) {
+    plain(name + ".fn", {2 * streams.count, streams.count * hidden_});
+    plain(name + ".base", {2 * streams.count});
+    plain(name + ".scale", {2});
+  }
+  // One expert's queries are as many numbers as the keys.
+  void query_experts(const std::string& name, int64_t keys) {
+    const AttentionForm& form = spec_.attention;
+    plain(name + ".experts.input_linear.weight", {form.experts, keys, hidden_});
+    params_.back().stacked = true;
+    plain(name + ".experts.output_linear.weight", {form.experts, hidden_, keys});
+    params_.back().stacked = true;
+    plain(name + ".experts.bias", {hidden_});
+    linear(name + ".experts.router.layer", hidden_, form.experts, false);
+    linear(name + ".kv_proj", hidden_, 2 * keys, form.qkv_bias);
+  }
   void head_norms(const std::string& name, int64_t heads) {
     if (!spec_.attention.qk_norms_apart) return plain(name + ".weight", {heads, shape_.head_dim});
     for (int64_t i = 0; i < heads; ++i) plain(str(name, ".norms.", i, ".weight"), {shape_.head_dim});
   }
-  void latent_attention(const std::string& name, const LatentForm& form) {
+  void latent_attention(const std::string& name, const LatentForm& form, int64_t layer) {
     const bool bias = spec_.attention.qkv_bias;
+    if (spec_.attention.sinks) plain(name + ".sinks", {shape_.heads});
     const int64_t queries = shape_.heads * (form.still + form.turned);
     if (form.query_rank > 0) {
       linear(name + ".q_a_proj", hidden_, form.query_rank, bias);
@@ -155,7 +185,9 @@ class Listing {
     plain(name + ".kv_a_layernorm.weight", {form.rank});
     linear(name + ".kv_b_proj", form.rank, shape_.heads * (form.still + form.value), false);
     linear(name + ".o_proj", shape_.heads * form.value, hidden_, spec_.attention.out_bias);
-    if (form.index.heads == 0) return;
+    if (const char* gate = spec_.attention.gate_name)
+      linear(str(name, ".", gate), hidden_, shape_.heads * (spec_.attention.gates_heads ? 1 : form.value), false);
+    if (form.index.heads == 0 || (!form.taken_of.empty() && form.taken_of[static_cast<size_t>(layer)] >= 0)) return;
     linear(name + ".indexer.wq_b", form.query_rank, form.index.heads * form.index.dim, false);
     linear(name + ".indexer.wk", hidden_, form.index.dim, false);
     plain(name + ".indexer.k_norm.weight", {form.index.dim});
@@ -225,18 +257,34 @@ class Listing {
     linear(name + ".out_proj", f.width, hidden_, f.bias);
   }
   void state_layer(const std::string& name, const KimiDeltaForm& f) {
-    plain(name + ".A_log", {1, 1, f.heads, 1});
+    plain(name + ".A_log", f.at_once ? std::vector<int64_t>{f.heads} : std::vector<int64_t>{1, 1, f.heads, 1});
     plain(name + ".dt_bias", {f.width()});
     for (const char* each : {".q_proj", ".k_proj", ".v_proj"}) linear(name + each, hidden_, f.width(), false);
     for (const char* each : {".q_conv1d", ".k_conv1d", ".v_conv1d"})
       plain(str(name, each, ".weight"), {f.width(), 1, f.taps});
     for (const char* each : {".f", ".g"}) {
+      if (f.at_once) {
+        linear(str(name, each, "_proj"), hidden_, f.width(), false);
+        continue;
+      }
       linear(str(name, each, "_a_proj"), hidden_, f.head_dim, false);
       linear(str(name, each, "_b_proj"), f.head_dim, f.width(), false);
     }
     linear(name + ".b_proj", hidden_, f.heads, false);
     plain(name + ".o_norm.weight", {f.head_dim});
     linear(name + ".o_proj", f.width(), hidden_, false);
+  }
+  void state_layer(const std::string& name, const FadingForm& f) {
+    const int64_t each = f.width / f.blocks;
+    plain(name + ".rg_lru.recurrent_param", {f.width});
+    for (const char* gate : {".rg_lru.input_gate", ".rg_lru.recurrent_gate"}) {
+      plain(str(name, gate, "_weight"), {f.blocks, each, each});
+      plain(str(name, gate, "_bias"), {f.blocks, each});
+    }
+    for (const char* in : {".linear_y", ".linear_x"}) linear(name + in, hidden_, f.width, true);
+    linear(name + ".linear_out", f.width, hidden_, true);
+    plain(name + ".conv_1d.weight", {f.width, 1, f.taps});
+    plain(name + ".conv_1d.bias", {f.width});
   }
   void feed_forward(const std::string& name, const DenseSpec& dense) {
     const FeedForwardNames names = named(dense.kind, dense.names);
@@ -259,23 +307,29 @@ class Listing {
     const MixtureNames& names = m.names;
     const std::string name = *names.block ? str(layer, ".", names.block) : layer;
     if (names.correction)
-      plain(str(name, ".", names.correction),
-            names.correction_has_row ? std::vector<int64_t>{1, m.experts} : std::vector<int64_t>{m.experts});
+      plain(str(name, ".", names.correction), names.correction_has_row ? std::vector<int64_t>{1, m.experts + m.idle}
+                                                                       : std::vector<int64_t>{m.experts + m.idle});
     router_numbers(name, m);
-    linear(str(name, ".", names.router), hidden_, m.experts, names.router_bias);
+    if (names.bias) plain(str(name, ".", names.bias), {hidden_});
+    linear(str(name, ".", names.router), hidden_, m.experts + m.idle, names.router_bias);
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
     const int64_t read = m.latent > 0 ? m.latent : hidden_;
     const char* const own_name = m.gated ? "gate_up_proj" : "up_proj";
     plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : own_name),
-          names.stacked_gate_up ? std::vector<int64_t>{m.experts, 2 * m.ffn, read}
-          : m.gated             ? std::vector<int64_t>{m.experts, 2, m.ffn, read}
-                                : std::vector<int64_t>{m.experts, m.ffn, read});
+          names.stacked_up        ? std::vector<int64_t>{m.experts, m.ffn, read}
+          : names.stacked_gate_up ? std::vector<int64_t>{m.experts, 2 * m.ffn, read}
+          : m.gated               ? std::vector<int64_t>{m.experts, 2, m.ffn, read}
+                                  : std::vector<int64_t>{m.experts, m.ffn, read});
     params_.back().stacked = true;
     if (!names.stacked_gate_up) params_.back().pieces = {names.up};
     if (!names.stacked_gate_up && m.gated) params_.back().pieces = {names.gate, names.up};
     plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, read, m.ffn});
     params_.back().stacked = true;
     if (!names.stacked_down) params_.back().pieces = {names.down};
+    if (names.stacked_up) {
+      plain(str(experts, ".", names.stacked_up), {m.experts, m.ffn, read});
+      params_.back().stacked = true;
+    }
     if (m.clamp > 0) {
       plain(str(experts, ".", names.stacked_gate_up, "_bias"), {m.experts, 2 * m.ffn});
       plain(str(experts, ".", names.stacked_down, "_bias"), {m.experts, hidden_});
@@ -322,6 +376,10 @@ void add_state(const SelectiveForm& f, ModelFacts& m) {
   m.state_again = static_cast<double>(6 * f.inner * f.state);
 }
 void add_state(const ConvForm& f, ModelFacts& m) { m.state_kept = static_cast<double>(6 * f.width); }
+void add_state(const FadingForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(12 * f.width);
+  m.state_again = static_cast<double>(6 * f.width);
+}
 void add_state(const KimiDeltaForm& f, ModelFacts& m) {
   m.state_kept = static_cast<double>(14 * f.width());
   m.state_again = static_cast<double>(6 * f.width() * f.head_dim);

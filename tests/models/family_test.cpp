@@ -183,6 +183,14 @@ std::vector<Json> small_configs() {
                       {"linear_num_heads", 2},
                       {"linear_head_dim", 6},
                       {"moe_shared_expert_intermediate_size", 10},
+                      {"num_layers", 2},
+                      {"ffn_hidden_size", 24},
+                      {"expert_ffn_hidden_size", 6},
+                      {"zero_expert_num", 3},
+                      {"kv_channels", 8},
+                      {"lru_width", 16},
+                      {"hc_mult", 2},
+                      {"ffn_config", {{"ffn_hidden_size", 6}, {"moe_num_experts", 8}, {"moe_top_k", 2}}},
                       {"tie_word_embeddings", false}};
   for (const std::string& name : preset_names()) {
     Json config = preset_config(name);

@@ -69,7 +69,7 @@ def run(model, rows):
         out = model(input_ids=torch.tensor([row]), output_hidden_states=True, use_cache=False)
         logits.append(out.logits[0])
         last.append(out.hidden_states[-1][0])
-        inputs.append([h[0] for h in out.hidden_states[:-1]])
+        inputs.append([h[0].flatten(1) for h in out.hidden_states[:-1]])  # streams side by side
     return logits, last, inputs
 
 
@@ -154,7 +154,9 @@ def main():
             tensors[f"{side}/labels"] = torch.where(tensors[f"{side}/attention_mask"] > 0, place(labels, width, left), -100)
             tensors[f"{side}/logits"] = place(detached(logits), width, left)
             tensors[f"{side}/last_hidden_state"] = place(detached(last), width, left)
-        for i in range(len(inputs[0])):
+        # A layer of theirs may be two of ours, which read something else.
+        same = len(inputs[0]) == getattr(config, "num_hidden_layers", len(inputs[0]))
+        for i in range(len(inputs[0]) if same else 0):
             tensors[f"right/hidden_states.{i}"] = place([row[i].detach() for row in inputs], width)
         numbers["cases"]["left"] = said
     answers, steps, margin = [list(row) for row in rows["gen"]], [], float("inf")

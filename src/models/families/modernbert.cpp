@@ -55,7 +55,7 @@ DecoderSpec read(const Config& c) {
   use_kind(spec, FeedForwardKind::FusedGate, c.flag("mlp_bias", false));
   use_names(spec, {.up = "Wi", .down = "Wo"});
   EncoderForm& form = *spec.encoder;
-  form.types = 0, form.first_reads_bare = true, form.head = read_head(c);
+  form.types = 0, form.head = read_head(c), spec.first_reads_bare = true;
   form.token_head_is_whole = true;
   form.unread = {"head.", "decoder.", "classifier.", "qa_outputs."};
   return spec;

@@ -34,7 +34,7 @@ const GgufForm gguf = {
                         {{"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}}),
     .says = {{"norm_topk_prob", false}, {"decoder_sparse_step", 1}, {"mlp_only_layers", Json::array()}}};
 
-const RegisterFamily qwen2_moe("qwen2_moe", {.title = "Qwen1.5-MoE and Qwen2-MoE: experts and a shared one",
+const RegisterFamily qwen2_moe("qwen2_moe", {.title = "Qwen1.5-MoE, Qwen2-MoE: experts and a shared one",
                                              .architecture = "Qwen2MoeForCausalLM",
                                              .read = read,
                                              .says = {{"use_sliding_window", false}},

@@ -25,6 +25,8 @@ std::string why_uncut(const DecoderSpec& spec) {
   if (spec.hands_on_more()) return "their layers are given more than the hidden state of the layer before";
   if (!spec.heads_of.empty() || spec.attention.value_dim > 0) return "their layers have heads of several sizes";
   if (const std::string stay = why_heads_stay(spec); !stay.empty()) return stay;
+  if (spec.attention.experts > 0) return "experts make the queries of their attention";
+  if (spec.head_dense) return "a matrix stands before their head";
   if (spec.head_normed) return "each row of their head is brought to length 1";
   if (spec.head_bias) return "their head has a bias";
   if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";

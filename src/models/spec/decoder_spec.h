@@ -19,6 +19,7 @@
 #include "nn/rope_spec.h"
 #include "nn/router_form.h"
 #include "nn/state_form.h"
+#include "nn/streams_form.h"
 
 namespace apus {
 
@@ -78,12 +79,18 @@ struct MixtureSpec {
   int64_t latent = 0;
   // A token is multiplied by an expert's weight before the expert reads it, not behind it.
   bool weighs_input = false;
+  // Above 0: gates are kept below it and ups within it.
+  double limit = 0;
+  // So many more are chosen from, which give back what they read.
+  int64_t idle = 0;
   RouterForm router = {};
   MixtureNames names = {};
   // Every token meets this block too, as if it stood alone, and both results have norms of their own before they are
   // added. Router and experts read what the layer's norm before the block reads: the router normed without weights and
   // times its own numbers (`scale`), the experts through a norm of theirs.
   std::optional<DenseSpec> beside = {};
+  // With `beside`: the mixture reads what the block reads, and what it gives is added behind the next layer. No norms.
+  bool late = false;
 };
 // or none: the layer is one that mixes tokens and nothing else.
 struct NoFeedForward {};
@@ -149,6 +156,14 @@ struct GuessForm {
   int64_t like = 0;
 };
 
+// What the last states go through before the head of words: a square matrix, an activation, a norm. Names are those of
+// the whole model in the checkpoint.
+struct HeadDense {
+  std::string dense, norm;
+  bool bias = false;
+  Activation act = Activation::Gelu;
+};
+
 // What each layer is given of a token besides the hidden state: `width` numbers, of a row of a second table (all
 // layers' side by side) and of a product with its embedding. At its end the layer adds them, opened by a gate.
 struct LayerInputForm {
@@ -171,6 +186,8 @@ struct DecoderSpec {
   LayerNorms norms;
   // Of layers that keep a state, where they are others.
   std::optional<LayerNorms> state_norms;
+  // Attention of the first layer reads the embedding without a norm.
+  bool first_reads_bare = false;
   // Attention and feed-forward read the same input, each normed for itself or both as one, and both are added to it.
   bool parallel = false;
   AttentionForm attention;
@@ -184,6 +201,8 @@ struct DecoderSpec {
   // Of the layers that keep one (shape.keeps).
   std::optional<StateForm> state;
   std::optional<NormedSums> normed_sums;
+  // The hidden state between layers is several, side by side.
+  std::optional<StreamsForm> streams;
   // The settings by which layers turn queries and keys, and each layer's choice among them; kNoRope: it does not.
   std::vector<RopeSpec> ropes;
   std::vector<int> rope_of;
@@ -202,10 +221,13 @@ struct DecoderSpec {
   std::vector<FeedForwardSpec> feed_forward;
   // The names of the head, the last norm ("": there is none) and the dense feed-forwards in the checkpoint.
   std::string head_name = "lm_head", final_norm = "norm", dense_name = "mlp";
+  // Of the last norm, where it is another; 0: it is not.
+  double final_eps = 0;
   // The head of words has a bias.
   bool head_bias = false;
   // Each row of the head is brought to length 1 before it is multiplied.
   bool head_normed = false;
+  std::optional<HeadDense> head_dense = {};
   // Of the embedding, of the list of layers, and of attention in a layer.
   std::string embed_name = "embed_tokens", layers_name = "layers", attention_name = "self_attn";
   // The name of a norm behind the embedding; "": there is none.
@@ -228,8 +250,17 @@ struct DecoderSpec {
   }
   // Whether layers are given anything but the hidden state of the layer before.
   bool hands_on_more() const {
-    return layer_inputs || std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; });
+    return layer_inputs || std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; }) ||
+           std::any_of(feed_forward.begin(), feed_forward.end(), is_late) || streams ||
+           (latent && !latent->taken_of.empty());
   }
+  static bool is_late(const FeedForwardSpec& kind) {
+    const auto* mixture = std::get_if<MixtureSpec>(&kind);
+    return mixture && mixture->late;
+  }
+  // What the layer before gives late is added behind this one.
+  bool adds_late(int64_t layer) const { return layer > 0 && is_late(feed_forward[static_cast<size_t>(layer - 1)]); }
+  NormSpec last_norm() const { return {norm.kind, final_eps > 0 ? final_eps : norm.eps}; }
   bool feeds_forward(int64_t layer) const {
     return !std::holds_alternative<NoFeedForward>(feed_forward[static_cast<size_t>(layer)]);
   }
@@ -238,7 +269,7 @@ struct DecoderSpec {
     const Keeps keeps = shape.keeps_in(layer);
     LayerNorms own = state_norms && keeps_state(keeps) ? *state_norms : norms;
     if (keeps == Keeps::Nothing) own.before_attention = own.after_attention = "";
-    if (layer == 0 && encoder && encoder->first_reads_bare) own.before_attention = "";
+    if (layer == 0 && first_reads_bare) own.before_attention = "";
     if (!feeds_forward(layer)) own.before_feed_forward = own.after_feed_forward = "";
     return own;
   }

@@ -33,8 +33,6 @@ struct EncoderForm {
   bool tells_apart = false;
   // The table of AttentionForm::by_distance.
   std::string distances_name = "";
-  // Attention of the first layer reads the embedding without a norm.
-  bool first_reads_bare = false;
   EncoderHead head = {};
   // A head that labels each token has the layers before the last one too; else it is the last one alone.
   bool token_head_is_whole = false;

@@ -50,8 +50,10 @@ int64_t labels_of(const Config& config) {
 bool has_experts_of_their_own(const Preset& preset) {
   const Json config = preset_config(preset.name);
   const DecoderSpec spec = describe_model(config, natural_head(config));
-  const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward.back());
-  return mixture && !mixture->names.stacked_gate_up;
+  return std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), [](const FeedForwardSpec& kind) {
+    const auto* mixture = std::get_if<MixtureSpec>(&kind);
+    return mixture && !mixture->names.stacked_gate_up;
+  });
 }
 
 std::string markdown(const std::vector<std::vector<std::string>>& rows) {

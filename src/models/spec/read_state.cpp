@@ -34,6 +34,10 @@ void check(const StateForm& form) {
             "be above 0");
   } else if (const auto* conv = std::get_if<ConvForm>(&form)) {
     require(sensible({conv->width, conv->taps}), Fault::Model, "config.json: conv_L_cache must be above 0");
+  } else if (const auto* f = std::get_if<FadingForm>(&form)) {
+    require(sensible({f->width, f->blocks, f->taps}) && f->width % f->blocks == 0, Fault::Model,
+            "config.json: num_attention_heads ", f->blocks, " must share out lru_width ", f->width,
+            ", and conv1d_width be above 0");
   } else if (const auto* k = std::get_if<KimiDeltaForm>(&form)) {
     require(sensible({k->heads, k->head_dim, k->taps}), Fault::Model,
             "config.json: heads and sizes of linear attention must be above 0");
@@ -48,7 +52,8 @@ void use_states(const Config& c, DecoderSpec& spec, const StateForm& form, const
   std::vector<Keeps> all;
   for (int64_t i = 0; i < spec.shape.layers; ++i) all.push_back(keeps(i));
   if (std::none_of(all.begin(), all.end(), keeps_state)) return;
-  require(spec.act == Activation::Silu, Fault::Model, "config.json: hidden_act '", c.text("hidden_act", ""),
+  require(spec.act == Activation::Silu || std::holds_alternative<FadingForm>(form), Fault::Model,
+          "config.json: hidden_act '", c.text("hidden_act", ""),
           "' is not supported in layers with a state, only silu");
   check(form);
   spec.state = form;
