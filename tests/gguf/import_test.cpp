@@ -216,7 +216,7 @@ TEST(GgufModel, OtherArchitecturesAndTensorsAreRefusedByName) {
   plan.settings = {{"general.architecture", GgufValue::text("qwen9")}};
   plan.tensors = {{"token_embd.weight", GgmlType::F32, {1, 2}}};
   test::expect_says(refused(plan), "'qwen9' is not read from GGUF files; nearest: qwen");
-  test::expect_says(refused(plan), "these are: afmoe, arcee");
+  test::expect_says(refused(plan), "these are: afmoe, apertus, arcee");
   test::expect_says(refused(plan), "Other models are read as HuggingFace folders");
   const auto model = GgufModel::open(gguf_case("qwen2_q4_0") / "model.gguf");
   plan.settings.assign(model->header().settings.begin(), model->header().settings.end());
