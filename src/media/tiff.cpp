@@ -239,7 +239,7 @@ class TiffReader {
       const int black = 255 - from[3];
       for (size_t c = 0; c < 3; ++c) {  // rounded as Pillow does it
         const int ink = from[c] * black + 128;
-        rgb[c] = static_cast<uint8_t>(std::clamp(black - ((ink >> 8) + ink >> 8), 0, 255));
+        rgb[c] = static_cast<uint8_t>(std::clamp(black - (((ink >> 8) + ink) >> 8), 0, 255));
       }
       return;
     }

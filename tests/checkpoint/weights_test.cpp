@@ -105,6 +105,7 @@ TEST(Weights, NumbersOfFourBitsAreTakenOut) {
 
 // gpt-oss's experts stand in the file the other way round, or as rows of four bits.
 TEST(Weights, PackedExpertsAreRead) {
+  at::manual_seed(1);
   Json config = read_model_config(golden::models() / "gpt_oss/checkpoint");
   config["hidden_size"] = 64, config["intermediate_size"] = 32;
   // All of them, so that no choice between two that are rated nearly alike decides.
@@ -115,7 +116,8 @@ TEST(Weights, PackedExpertsAreRead) {
   std::map<std::string, at::Tensor> values;
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   model->visit([&](const std::string& name, Param& p) {
-    if (!p.turned) return tensors.emplace_back(name, at::randn(p.full)), void();
+    // Small ones: attention that is all but a choice makes a large difference of a rounding.
+    if (!p.turned) return tensors.emplace_back(name, 0.2 * at::randn(p.full)), void();
     const auto shapes = mxfp4_shapes(name, p.full);
     const at::Tensor blocks = at::randint(0, 256, shapes[0].shape, at::kByte),
                      scales = at::randint(118, 126, shapes[1].shape, at::kByte);
