@@ -328,6 +328,13 @@ int64_t Decoder::short_context() const {
   return 0;
 }
 
+std::vector<std::string> Decoder::before_head_names() const {
+  std::vector<std::string> names;
+  if (spec_.streams) names.push_back(spec_.backbone + ".hc_head");
+  if (head_dense_) names.insert(names.end(), {spec_.head_dense->dense, spec_.head_dense->norm});
+  return names;
+}
+
 void Decoder::read_all_as(int64_t length) {
   for (RopeSpec& rope : spec_.ropes) rope = with_one_set(std::move(rope), length);
 }

@@ -93,6 +93,7 @@ class Decoder : public Model {
     return spec_.backbone + "." + spec_.layers_name + "." + std::to_string(i);
   }
   std::string norm_name() const override { return spec_.backbone + "." + spec_.final_norm; }
+  std::vector<std::string> before_head_names() const override;
   std::string head_name() const override {
     if (spec_.head != Head::Scalar) return spec_.head_name;
     return spec_.encoder ? spec_.encoder->head.out : "score";

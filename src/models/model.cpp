@@ -3,6 +3,7 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "models/spread_runner.h"
@@ -49,7 +50,8 @@ at::Tensor Model::forward(const Inputs& in, Step& s, RunnerAround& runner) const
 }
 
 std::vector<std::string> Model::end_names() const {
-  std::vector<std::string> names = {norm_name(), head_name()};
+  std::vector<std::string> names = before_head_names();
+  names.insert(names.begin(), {norm_name(), head_name()});
   if (const EncoderForm* form = encoder())
     for (const std::string& name : {form->head.dense, form->head.norm})
       if (!name.empty()) names.push_back(name);
@@ -57,8 +59,10 @@ std::vector<std::string> Model::end_names() const {
 }
 
 bool Model::is_of_head(const std::string& parameter) const {
+  const std::vector<std::string> before = before_head_names();
   for (const std::string& name : end_names())
-    if (name != norm_name() && parameter.starts_with(name + ".")) return true;
+    if (name != norm_name() && parameter.starts_with(name + "."))
+      return std::find(before.begin(), before.end(), name) == before.end();
   return false;
 }
 
@@ -70,7 +74,9 @@ at::Device Model::device_of(const std::string& name) const {
   };
   for (int64_t i = 0; i < shape().layers; ++i)
     if (within(layer_name(i))) return devices_->layer[static_cast<size_t>(i)];
-  return within(norm_name()) ? devices_->norm : within(head_name()) ? devices_->head : devices_->embed;
+  const std::vector<std::string> before = before_head_names();
+  const bool end = within(norm_name()) || std::any_of(before.begin(), before.end(), within);
+  return end ? devices_->norm : within(head_name()) ? devices_->head : devices_->embed;
 }
 
 KvCache::Spec cache_spec(const ModelShape& shape, const std::vector<int64_t>& layers, int64_t blocks,

@@ -88,6 +88,8 @@ class Model : public Module {
   virtual std::string norm_name() const { return backbone_name() + ".norm"; }
   virtual std::string head_name() const { return head_kind() == Head::Scalar ? "score" : "lm_head"; }
 
+  // What works between the last layer and the head, beside the last norm.
+  virtual std::vector<std::string> before_head_names() const { return {}; }
   // The modules that work behind the last layer.
   std::vector<std::string> end_names() const;
   // Whether a parameter is of the head: a checkpoint without such a head lacks it.

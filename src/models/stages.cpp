@@ -20,7 +20,8 @@ std::vector<int> stages_of(const Model& model, const std::vector<Range>& layers,
     for (int64_t i = range.begin; i < range.begin + range.size; ++i)
       if (is_within(name, model.layer_name(i))) return {stage};
   }
-  if (is_within(name, model.norm_name()) || is_within(name, model.head_name())) return {last};
+  for (const std::string& end : model.end_names())
+    if (is_within(name, end)) return {last};
   // The embedding; and towers, whose features stand among its rows.
   return tied && is_within(name, model.embed_name()) ? std::vector<int>{0, last} : std::vector<int>{0};
 }

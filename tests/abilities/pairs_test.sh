@@ -5,7 +5,7 @@
 #   every algorithm and kind of weights, on text (a mixture where experts are shared out);
 #   every algorithm and kind of weights, on pictures;
 #   every family, trained and answering.
-# It takes half an hour: skipped, saying so, unless APUS_PAIRS=1 (all), or some of: text pictures families.
+# It takes half an hour: skipped, saying so, unless APUS_PAIRS=1 (all), or some of: text pictures families family:NAME.
 set -euo pipefail
 apus=$1 work=$2
 data=$(cd "$(dirname "$0")/../data" && pwd)
@@ -28,6 +28,8 @@ for kind, shows in (("text", [{"question": str(i)} for i in range(32)]),
         rows.append({"messages": asked + [{"role": "assistant", "content": f"it is {i}"}], "rejected_response": "no", "label": i % 2, **seen})
         texts.append({"messages": asked, "positive_messages": [talk(f"it is {i}")], "negative_messages": [talk("no")], **seen})
     write(f"{kind}.rows.jsonl", rows)
+    if kind == "text":
+        write("text.words.jsonl", [{"tokens": ["it", "is", str(i)], "ner_tags": [0, 1, i % 2]} for i in range(32)])
     write(f"{kind}.texts.jsonl", texts)
 P
 
@@ -61,6 +63,7 @@ trained() {
     embedding | reranker) rows=(--dataset "$kind.texts.jsonl") ;;
     generative_reranker) rows=(--dataset "$kind.texts.jsonl") command+=(--reranker_positive_token a --reranker_negative_token b) ;;
     seq_cls) command+=(--num_labels 2) ;;
+    token_cls) rows=(--dataset "$kind.words.jsonl") command+=(--num_labels 2) ;;
     gkd) command+=(--teacher_model "$model" --max_completion_length 8) ;;
     grpo) command+=(--reward_funcs format --num_generations 4 --max_completion_length 8) ;;
     ppo) command+=(--reward_funcs format --max_completion_length 8) ;;
@@ -76,7 +79,7 @@ every() {
     local model=$words
     [ "$way" != experts ] || model=$experts
     case $what_flags in
-      --model* | infer*) ;;
+      --model* | infer* | *token_cls) ;;  # words are labelled by encoders: family()
       --*) trained "$kind" "$model" "$what" "$way" sft $what_flags $way_flags ;;
       *) trained "$kind" "$model" "$what" "$way" $what_flags $way_flags ;;
     esac
@@ -94,7 +97,7 @@ family() {
   while IFS=$'\t' read -r what way what_flags way_flags possible _; do
     case $what in
       sft) trained text family "$name" "$way" sft $way_flags ;;
-      embedding) [ "$encoder" = no ] || trained text family "$what" "$way" $what_flags $way_flags ;;
+      embedding | token_cls) [ "$encoder" = no ] || trained text family "$what" "$way" $what_flags $way_flags ;;
       infer*) held "$name, answering" "$way" infer --model family --val_dataset text.rows.jsonl --val_dataset_sample 3 --max_new_tokens 4 \
                 --device cpu --result_path out/answers.jsonl $way_flags ;;
     esac
@@ -106,7 +109,8 @@ for walk in $APUS_PAIRS; do
     text) every text words moe ;;
     pictures) every pictures qwen3_vl qwen3_vl_moe qwen3_vl_moe ;;
     families) for folder in "$data"/models/*/checkpoint; do [ ! -f "$folder/config.json" ] || family "$(basename "$(dirname "$folder")")"; done ;;
-    *) echo "APUS_PAIRS: $walk is none of text, pictures, families"; exit 2 ;;
+    family:*) family "${walk#family:}" ;;
+    *) echo "APUS_PAIRS: $walk is none of text, pictures, families, family:NAME"; exit 2 ;;
   esac
   echo "$walk: $ran pairs ran, $refused were refused, $failed are not as the table says; $apart families that see or hear were left out"
 done
