@@ -74,11 +74,10 @@ void AnswerRounds::begin_judging(const Actors& actors, const Samples& questions,
 // Functions and programs judge while the models do, of which ranks may hold parts. Rewards that are asked twice may
 // differ: of ranks that have the same answers one asks.
 void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions) {
-  const Early early = std::exchange(early_, {});
-  const std::vector<Json> rows = early.judging ? std::vector<Json>() : rows_of(questions);
+  Early early = std::exchange(early_, {});
+  if (!early.judging) early.rows = rows_of(questions);
   std::vector<RewardInput> inputs;
-  for (const Answer& answer : answers)
-    inputs.push_back(reward_input(answer, actors, early.judging ? early.rows : rows));
+  for (const Answer& answer : answers) inputs.push_back(reward_input(answer, actors, early.rows));
   const RowSharers sharers(actors.sharers);
   std::future<Rewards::Scores> functions;
   if (sharers.first())

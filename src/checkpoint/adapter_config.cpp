@@ -256,6 +256,14 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   return c;
 }
 
+ScoreHead head_of_adapter(const fs::path& dir, int64_t labels) {
+  if (read_adapter_config(dir).task_type == "TOKEN_CLS") return word_head(labels);
+  const fs::path file = dir / kArgumentsFile;
+  const Json run = fs::exists(file) ? parse_json(read_file(file, 16 << 20), file.string(), Fault::Model) : Json();
+  const bool says = run.is_object() && run.contains("problem_type") && run["problem_type"].is_string();
+  return {labels, says ? run["problem_type"].get<std::string>() : usual_problem(labels)};
+}
+
 namespace {
 Json token_rows_json(const LoraConfig& c) {
   if (c.token_rows.empty()) return {};

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/pattern.h"
 #include "checkpoint/adapter_kinds.h"
+#include "models/spec/score_head.h"
 
 namespace apus {
 
@@ -89,6 +90,8 @@ std::map<std::string, std::vector<int64_t>> listed_token_rows(const std::vector<
 bool is_adapter_dir(const std::filesystem::path& dir);
 // Fault::Model for what is no adapter of a known kind or uses a feature that is not supported, naming it.
 LoraConfig read_adapter_config(const std::filesystem::path& dir);
+// What a head of so many labels is for, that an adapter brings: as its files and its run's arguments say.
+ScoreHead head_of_adapter(const std::filesystem::path& dir, int64_t labels);
 Json adapter_config_json(const LoraConfig& config);
 
 // "all-linear" of these linear layers: their last name parts, without the head and the routers, sorted.

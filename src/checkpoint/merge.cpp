@@ -309,13 +309,6 @@ std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& 
   return all;
 }
 
-ScoreHead score_head(int64_t labels, const Json& arguments, bool of_words) {
-  if (of_words) return {labels, "single_label_classification", true};
-  const bool says =
-      arguments.is_object() && arguments.contains("problem_type") && arguments["problem_type"].is_string();
-  return {labels, says ? arguments["problem_type"].get<std::string>() : usual_problem(labels)};
-}
-
 }  // namespace
 
 MergeReport merge_adapters(const MergeSpec& spec) {
@@ -330,10 +323,11 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   const std::vector<DiskForm> forms = disk_forms_of(parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
                                                                (spec.base / kModelConfigFile).string(), Fault::Model));
   std::vector<Changes> changes;
-  const bool of_words = !spec.parts.empty() && read_adapter_config(spec.parts[0].adapter).task_type == "TOKEN_CLS";
+  const auto with_head = [&](int64_t labels) {
+    return with_score_head(base_config, head_of_adapter(spec.parts.at(0).adapter, labels));
+  };
   // What the head is called may depend on what it labels.
-  const std::string score_name =
-      score_head_name(of_words ? with_score_head(base_config, score_head(1, {}, true)) : base_config);
+  const std::string score_name = score_head_name(spec.parts.empty() ? base_config : with_head(1));
   for (const MergePart& part : spec.parts) changes.emplace_back(part, base, forms, score_name);
   bool untied = false;
   const auto tensors = plan(base, changes, spec, untied);
@@ -366,11 +360,10 @@ MergeReport merge_adapters(const MergeSpec& spec) {
     spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
   }
   writer.commit();
-  Json config = base_config;
+  Json config = labels > 0 ? with_head(labels) : base_config;
   if (untied) config["tie_word_embeddings"] = false;
   const fs::path run = (spec.parts.empty() ? spec.base : spec.parts[0].adapter) / kArgumentsFile;
   const Json arguments = fs::exists(run) ? parse_json(read_file(run, 16 << 20), run.string(), Fault::Model) : Json();
-  if (labels > 0) config = with_score_head(std::move(config), score_head(labels, arguments, of_words));
   if (spec.dtype)
     config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
         float_type_name(*spec.dtype);

@@ -70,8 +70,8 @@ size_t characters(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// How long a choice is, for metrics that compare means: of plain text in characters, of endings in bytes; letters count
-// alike.
+// How long a choice is, for metrics that compare means.
+// Plain text counts in characters, endings in bytes, and letters are all as long.
 size_t length_of(const EvalOptions& o, const EvalOptions::Question& q, size_t choice) {
   if (o.plain()) return characters(q.item.plain.choices[choice]);
   return benchmark_of(o, q).continues ? q.item.choices[choice].size() : 1;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "device/failure.h"
+#include "models/pooling.h"
 
 namespace apus {
 namespace {
@@ -148,13 +149,9 @@ void NumbersEngine::answer(std::vector<Waiting>& texts) {
   Inputs inputs(at::tensor(ids, at::kLong).to(device_));
   inputs.second = std::move(second);
   const at::Tensor normed_TD = model_.forward(inputs, step);
-  const at::Tensor numbers = reading_(model_, inputs.id_T, normed_TD, step).to(at::kCPU, at::kFloat).contiguous();
-  const bool of_tokens = numbers.size(0) == normed_TD.size(0);
-  const float* first = numbers.data_ptr<float>();
+  std::vector<std::vector<float>> numbers = numbers_of_texts(reading_(model_, inputs.id_T, normed_TD, step), step);
   for (size_t i = 0; i < texts.size(); ++i) {
-    const float* const end = first + (of_tokens ? lengths[i] : 1) * numbers.size(1);
-    if (const auto& sink = texts[i].request.embedding_sink) sink({first, end});
-    first = end;
+    if (const auto& sink = texts[i].request.embedding_sink) sink(std::move(numbers[i]));
     tell(texts[i].request, {.request = texts[i].id, .finish = Finish::Stop});
   }
 }

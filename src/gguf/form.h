@@ -44,8 +44,8 @@ struct GgufTurn {
   int64_t (*rows_of_one)(const GgufSizes& sizes) = nullptr;
   // Above 0: the checkpoint has the rows in so many groups, [groups, rows / groups, width].
   int64_t groups = 0;
-  // So many dimensions in the checkpoint and in the file, the first of which are 1. (Tools leave those out in the
-  // file.)
+  // So many dimensions in the checkpoint and in the file, the first of which are 1.
+  // (Tools leave those out in the file.)
   struct {
     int64_t checkpoint = 0, file = 0;
   } ones_first = {};

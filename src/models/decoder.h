@@ -117,7 +117,7 @@ class Decoder : public Model {
   DecoderSpec spec_;
   Backbone& backbone_;
   Linear* head_ = nullptr;  // null: Head::None
-  // HeadDense
+  // Of DecoderSpec::head_dense.
   Linear* head_dense_ = nullptr;
   Norm* head_norm_ = nullptr;
   const GuessHead* guess_head_ = nullptr;

@@ -72,6 +72,19 @@ at::Tensor scores_of_tokens(const Model& model, const at::Tensor& normed_TD, con
   return model.scores(normed_TD, s).to(at::kFloat);
 }
 
+std::vector<std::vector<float>> numbers_of_texts(const at::Tensor& numbers, const Step& s) {
+  const at::Tensor host = numbers.to(at::kCPU, at::kFloat).contiguous();
+  const bool of_tokens = host.size(0) != std::ssize(s.length_q);
+  std::vector<std::vector<float>> out;
+  const float* first = host.data_ptr<float>();
+  for (const int32_t length : s.length_q) {
+    const float* const end = first + (of_tokens ? length : 1) * host.size(1);
+    out.emplace_back(first, end);
+    first = end;
+  }
+  return out;
+}
+
 at::Tensor last_states(const at::Tensor& normed_TD, const Step& s) {
   return states_at(normed_TD, text_ends(at::Tensor(), s));
 }

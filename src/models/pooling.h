@@ -19,6 +19,10 @@ at::Tensor text_scores(const Model& model, const at::Tensor& id_T, const at::Ten
 // The same for each token, by a head that labels tokens: f32 [T, labels].
 at::Tensor scores_of_tokens(const Model& model, const at::Tensor& normed_TD, const Step& s);
 
+// Numbers of texts [S, N], or of their tokens [T, N], apart on the host.
+// Of each text its own, one row behind the other.
+std::vector<std::vector<float>> numbers_of_texts(const at::Tensor& numbers, const Step& s);
+
 // The hidden state of each sequence's last token, [S, D].
 at::Tensor last_states(const at::Tensor& normed_TD, const Step& s);
 

@@ -9,8 +9,8 @@ namespace apus {
 
 struct PlainMetric {
   const char* name;
-  // Of what the model wrote; null where choices are compared: "acc" by their likelihood, "acc_norm" by that per
-  // character.
+  // Of what the model wrote; null where choices are compared:
+  // "acc" by their likelihood, "acc_norm" by that per character.
   double (*judge)(const BenchmarkItem& item, const Json& row, const std::string& text) = nullptr;
 };
 

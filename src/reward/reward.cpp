@@ -12,6 +12,7 @@
 #include "base/program.h"
 #include "reward/external.h"
 #include "reward/plugins.h"
+#include "reward/round_judging.h"
 
 namespace apus {
 namespace {
@@ -75,21 +76,7 @@ Rewards::Rewards(const RewardOptions& options, const std::shared_ptr<Plugins>& p
 Rewards::~Rewards() = default;
 
 Rewards::Scores Rewards::score(const std::vector<RewardInput>& answers) {
-  std::vector<std::vector<double>> functions(rewards_.size());
-  std::vector<std::exception_ptr> failures(rewards_.size());
-  std::vector<std::thread> threads;  // a program that is waited for does not hold up the others
-  for (size_t f = 0; f < rewards_.size(); ++f)
-    threads.emplace_back([&, f] {
-      try {
-        functions[f] = rewards_[f]->score(answers);
-      } catch (...) {
-        failures[f] = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
-  return summed(std::move(functions), answers.size());
+  return RoundJudging(*this, answers.size()).finish(answers);
 }
 
 Rewards::Scores Rewards::summed(std::vector<std::vector<double>> functions, size_t answers) const {

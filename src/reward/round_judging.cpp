@@ -13,15 +13,15 @@ RoundJudging::RoundJudging(Rewards& rewards, size_t count)
 }
 
 RoundJudging::~RoundJudging() {
-  stop(true);
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = given_up_ = true;
+  }
+  join();
   for (const auto& function : rewards_.functions()) function->forget();
 }
 
-void RoundJudging::stop(bool given_up) {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true, given_up_ = given_up;
-  }
+void RoundJudging::join() {
   more_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
@@ -36,33 +36,40 @@ void RoundJudging::add(size_t place, RewardInput answer) {
   if (ready_ > before) more_.notify_all();
 }
 
+std::vector<RewardInput> RoundJudging::next(size_t heard) {
+  std::unique_lock lock(mutex_);
+  more_.wait(lock, [&] { return ready_ > heard || over_; });
+  if (over_) return {};
+  return {answers_.begin() + static_cast<long>(heard), answers_.begin() + static_cast<long>(ready_)};
+}
+
 void RoundJudging::judge(size_t f) {
   Reward& function = *rewards_.functions()[f];
+  std::vector<double>& scores = scores_[f];
+  const auto score = [&](const std::vector<RewardInput>& some) {
+    const std::vector<double> said = function.score(some);
+    scores.insert(scores.end(), said.begin(), said.end());
+  };
+  const bool alone = function.judges_alone();
   try {
-    for (size_t heard = 0;;) {
-      std::vector<RewardInput> some;
-      {
-        std::unique_lock lock(mutex_);
-        more_.wait(lock, [&] { return ready_ > heard || over_; });
-        if (given_up_) return;
-        if (ready_ == heard) break;
-        some.assign(answers_.begin() + static_cast<long>(heard), answers_.begin() + static_cast<long>(ready_));
-      }
-      heard += some.size();
-      if (!function.judges_alone())
-        function.hear(some);
-      else
-        for (const double one : function.score(some)) scores_[f].push_back(one);
-    }
-    if (!function.judges_alone()) scores_[f] = function.score(answers_);
+    size_t heard = 0;
+    for (std::vector<RewardInput> some; !(some = next(heard)).empty(); heard += some.size())
+      alone ? score(some) : function.hear(some);
+    if (given_up_) return;
+    alone ? score({answers_.begin() + static_cast<long>(heard), answers_.end()}) : score(answers_);
   } catch (...) {
     failures_[f] = std::current_exception();
   }
 }
 
 Rewards::Scores RoundJudging::finish(const std::vector<RewardInput>& all) {
-  for (size_t i = 0; i < all.size(); ++i) add(i, all[i]);
-  stop(false);
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (!there_[i]) answers_[i] = all[i];
+    over_ = true;
+  }
+  join();
   for (const std::exception_ptr& failure : failures_)
     if (failure) std::rethrow_exception(failure);
   return rewards_.summed(std::move(scores_), answers_.size());

@@ -25,8 +25,10 @@ class RoundJudging {
   Rewards::Scores finish(const std::vector<RewardInput>& all);
 
  private:
+  // Answers behind the first `heard` that are there in their order, waited for; none: the round is over.
+  std::vector<RewardInput> next(size_t heard);
   void judge(size_t function);
-  void stop(bool given_up);
+  void join();
 
   Rewards& rewards_;
   std::vector<std::vector<double>> scores_;  // of each function

@@ -195,20 +195,11 @@ bool NumbersRun::read_one() {
 std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T,
                                                        const Step& s) const {
   const Model& model = *loaded_.model;
-  at::Tensor out = o_.model.task_type == "embedding"   ? vectors_(hidden_TD, s)
-                   : o_.model.task_type == "token_cls" ? scores_of_tokens(model, hidden_TD, s)
-                   : yes_ >= 0 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
-                               : text_scores(model, id_T, hidden_TD, s);
-  out = out.to(at::kCPU).contiguous();
-  const bool of_tokens = out.size(0) == hidden_TD.size(0);
-  std::vector<std::vector<float>> rows;
-  const float* first = out.data_ptr<float>();
-  for (const int32_t length : s.length_q) {
-    const float* const end = first + (of_tokens ? length : 1) * out.size(1);
-    rows.emplace_back(first, end);
-    first = end;
-  }
-  return rows;
+  const at::Tensor out = o_.model.task_type == "embedding"   ? vectors_(hidden_TD, s)
+                         : o_.model.task_type == "token_cls" ? scores_of_tokens(model, hidden_TD, s)
+                         : yes_ >= 0 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
+                                     : text_scores(model, id_T, hidden_TD, s);
+  return numbers_of_texts(out, s);
 }
 
 void NumbersRun::compute() {

@@ -73,7 +73,9 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
 int64_t labels_of_adapter(const Json& config, const std::string& adapter) {
   if (adapter.empty()) return 0;
   const TensorFolder file(adapter, "adapter_model");
-  const TensorEntry* score = file.find(str("base_model.model.", score_head_name(config), ".weight"));
+  // What the head is called may depend on what it labels.
+  const Json named = with_score_head(config, head_of_adapter(adapter, 1));
+  const TensorEntry* score = file.find(str("base_model.model.", score_head_name(named), ".weight"));
   return score && score->shape.size() == 2 ? score->shape[0] : 0;
 }
 
@@ -125,26 +127,11 @@ std::string weights_text(Model& model, at::ScalarType dtype) {
              float_type_name(dtype));
 }
 
-// What the run that made an adapter said its labels are.
-std::string problem_of_adapter(const std::string& adapter, int64_t labels) {
-  const std::filesystem::path file = std::filesystem::path(adapter) / "args.json";
-  const Json args = std::filesystem::exists(file) ? parse_json(read_file(file, 16 << 20), file.string()) : Json();
-  const bool says = args.is_object() && args.contains("problem_type") && args["problem_type"].is_string();
-  return says ? args["problem_type"].get<std::string>() : usual_problem(labels);
-}
-
 Json model_config(const ModelOptions& o, const std::string& adapter) {
   Json config = read_model_config(o.model);
   if (o.model_type) config["model_type"] = *o.model_type;
-  if (!has_score_head(o) || adapter.empty()) return config;
-  const bool of_words = o.task_type == "token_cls";
-  const auto with_head = [&](int64_t labels) {
-    const std::string problem = of_words ? "single_label_classification" : problem_of_adapter(adapter, labels);
-    return with_score_head(config, {labels, problem, of_words});
-  };
-  // What the head is called may depend on what it labels.
-  if (const int64_t labels = labels_of_adapter(of_words ? with_head(1) : config, adapter); labels > 0)
-    config = with_head(labels);
+  if (const int64_t labels = has_score_head(o) ? labels_of_adapter(config, adapter) : 0; labels > 0)
+    config = with_score_head(std::move(config), head_of_adapter(adapter, labels));
   return config;
 }
 

@@ -38,8 +38,8 @@ class Rollout {
   // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after,
   // also when it throws, unless a Shift goes on. TokenOut::weights is how often weights_changed() was said.
   // `media`: of each prompt; empty: there are none. `stop`: texts that end an answer; null: none. `seeds`: of each
-  // prompt, instead. `ended`: is told of each answer when it is whole, where the engine of this process answers them
-  // alone.
+  // prompt, instead. `ended`: is told of each answer when it is whole.
+  // (Where the engine of this process answers them alone.)
   std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
                                       const std::vector<std::vector<MediaItem>>& media = {},
                                       const StopWords* stop = nullptr, const std::vector<uint64_t>& seeds = {},

@@ -14,7 +14,7 @@ struct TokenClsOptions {
 
   void fields(OptionTable& v);
   Json take_from(const Json& config, const std::string& folder);
-  ScoreHead score_head() const { return {num_labels.value_or(1), "single_label_classification", true}; }
+  ScoreHead score_head() const { return word_head(num_labels.value_or(1)); }
 };
 
 }  // namespace apus

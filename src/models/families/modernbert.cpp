@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ModernBERT: norms before branches, rotary positions, gates, and most layers see their neighbourhood only.
+#include "models/families/modernbert.h"
+
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
@@ -7,17 +9,26 @@
 
 namespace apus {
 
-namespace {
-void read_neighbourhoods(const Config& c, DecoderSpec& spec) {
-  const int64_t every = c.integer("global_attn_every_n_layers", 3), width = c.integer("local_attention", 128);
-  require(every > 0 && width > 0, Fault::Model,
-          "config.json: global_attn_every_n_layers and local_attention must be above 0");
-  // Half of the width on each side, and the token itself.
-  Json words = c.json();
-  words["sliding_window"] = width / 2 + 1;
+void use_modernbert_layers(const Config& c, Json words, int64_t window, DecoderSpec& spec) {
+  const int64_t every = c.integer("global_attn_every_n_layers", 3);
+  require(every > 0, Fault::Model, "config.json: global_attn_every_n_layers must be above 0");
+  words["sliding_window"] = window;
   spec.window = read_windows(Config(words), spec.shape.layers, [every](int64_t layer) { return layer % every != 0; });
+  words["rope_theta"] = c.number("local_rope_theta", 10000);
+  turn_sliding_layers(spec, read_rope(Config(words), spec.shape.head_dim, spec.shape.max_positions,
+                                      {.theta = 10000, .of = RopeOf::SlidingLayers}));
+  spec.embed_name = "embeddings.tok_embeddings", spec.embedding_norm = "embeddings.norm";
+  spec.final_norm = "final_norm", spec.attention_name = "attn", spec.first_reads_bare = true;
+  spec.norm = {.kind = c.flag("norm_bias", false) ? NormKind::MeanAndBias : NormKind::Mean,
+               .eps = c.number("norm_eps", 1e-5)};
+  spec.norms = {.before_attention = "attn_norm", .before_feed_forward = "mlp_norm"};
+  spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
+  spec.attention.out_name = "Wo";
+  use_kind(spec, FeedForwardKind::FusedGate, c.flag("mlp_bias", false));
+  use_names(spec, {.up = "Wi", .down = "Wo"});
 }
 
+namespace {
 EncoderHead read_head(const Config& c) {
   const std::string pooling = c.text("classifier_pooling", "cls");
   require(pooling == "cls" || pooling == "mean", Fault::Model, "config.json: classifier_pooling '", pooling,
@@ -39,24 +50,13 @@ DecoderSpec read(const Config& c) {
       Config(all),
       {.positions = defaults.positions, .mlp_bias = true, .rope = {.theta = 160000, .of = RopeOf::FullLayers}});
   read_both_ways(c, spec, defaults);
-  read_neighbourhoods(c, spec);
-  Json local = all;
-  local["rope_theta"] = c.number("local_rope_theta", 10000);
-  turn_sliding_layers(spec, read_rope(Config(local), spec.shape.head_dim, spec.shape.max_positions,
-                                      {.theta = 10000, .of = RopeOf::SlidingLayers}));
-  spec.embed_name = "embeddings.tok_embeddings", spec.embedding_norm = "embeddings.norm";
-  spec.final_norm = "final_norm", spec.attention_name = "attn";
-  spec.norm = {.kind = c.flag("norm_bias", false) ? NormKind::MeanAndBias : NormKind::Mean,
-               .eps = c.number("norm_eps", 1e-5)};
-  spec.norms = {.before_attention = "attn_norm", .before_feed_forward = "mlp_norm"};
-  AttentionForm& attention = spec.attention;
-  attention.qkv_bias = attention.out_bias = c.flag("attention_bias", false);
-  attention.fused = Fused::Blocks, attention.fused_name = "Wqkv", attention.out_name = "Wo";
-  use_kind(spec, FeedForwardKind::FusedGate, c.flag("mlp_bias", false));
-  use_names(spec, {.up = "Wi", .down = "Wo"});
+  const int64_t width = c.integer("local_attention", 128);
+  require(width > 0, Fault::Model, "config.json: local_attention must be above 0");
+  // Half of the width on each side, and the token itself.
+  use_modernbert_layers(c, all, width / 2 + 1, spec);
+  spec.attention.fused = Fused::Blocks, spec.attention.fused_name = "Wqkv";
   EncoderForm& form = *spec.encoder;
-  form.types = 0, form.head = read_head(c), spec.first_reads_bare = true;
-  form.token_head_is_whole = true;
+  form.types = 0, form.head = read_head(c), form.token_head_is_whole = true;
   form.unread = {"head.", "decoder.", "classifier.", "qa_outputs."};
   return spec;
 }

@@ -2,6 +2,7 @@
 #include "models/spec/read_internvl.h"
 
 #include "base/error.h"
+#include "models/spec/read_tower.h"
 
 namespace apus {
 
@@ -80,13 +81,7 @@ GgufTower intern_gguf_tower(const std::string& joins, const char* norm, const ch
                       {joins + norm, "mm.model.mlp.0"},
                       {joins + in, "mm.model.mlp.1"},
                       {joins + out, "mm.model.mlp.3"}};
-  tower.form.keys = {{"num_hidden_layers", "vision.block_count"},
-                     {"num_attention_heads", "vision.attention.head_count"},
-                     {"hidden_size", "vision.embedding_length"},
-                     {"intermediate_size", "vision.feed_forward_length"},
-                     {"image_size", "vision.image_size"},
-                     {"patch_size", "vision.patch_size"},
-                     {"layer_norm_eps", "vision.attention.layer_norm_epsilon", GgufKey::Number}};
+  tower.form.keys = usual_tower_keys();
   tower.says = {{"vision_config", {{"hidden_act", "gelu"}, {"num_channels", 3}}}};
   tower.write = write_file_of_intern;
   return tower;

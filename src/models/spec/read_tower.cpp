@@ -300,6 +300,16 @@ Json pixtral_says() {
           {"image_size", 1540},        {"patch_size", 14},          {"rope_theta", 1e4}};
 }
 
+std::vector<GgufKey> usual_tower_keys() {
+  return {{"num_hidden_layers", "vision.block_count"},
+          {"num_attention_heads", "vision.attention.head_count"},
+          {"hidden_size", "vision.embedding_length"},
+          {"intermediate_size", "vision.feed_forward_length"},
+          {"image_size", "vision.image_size"},
+          {"patch_size", "vision.patch_size"},
+          {"layer_norm_eps", "vision.attention.layer_norm_epsilon", GgufKey::Number}};
+}
+
 GgufTower siglip_gguf_tower(const std::string& begin) {
   GgufTower tower;
   tower.form.layers = begin + "encoder.layers.";
@@ -314,13 +324,7 @@ GgufTower siglip_gguf_tower(const std::string& begin) {
                       {begin + "embeddings.patch_embedding", "v.patch_embd"},
                       {begin + "embeddings.position_embedding", "v.position_embd"},
                       {begin + "post_layernorm", "v.post_ln"}};
-  tower.form.keys = {{"num_hidden_layers", "vision.block_count"},
-                     {"num_attention_heads", "vision.attention.head_count"},
-                     {"hidden_size", "vision.embedding_length"},
-                     {"intermediate_size", "vision.feed_forward_length"},
-                     {"image_size", "vision.image_size"},
-                     {"patch_size", "vision.patch_size"},
-                     {"layer_norm_eps", "vision.attention.layer_norm_epsilon", GgufKey::Number}};
+  tower.form.keys = usual_tower_keys();
   tower.says = {{"vision_config",
                  {{"model_type", "siglip_vision_model"},
                   {"hidden_act", "gelu_pytorch_tanh"},
@@ -362,7 +366,7 @@ GgufTower pixtral_gguf_tower() {
                       {begin + "ln_pre", "v.pre_ln"},
                       {joins + "linear_1", "mm.1"},
                       {joins + "linear_2", "mm.2"}};
-  tower.form.keys = siglip_gguf_tower("").form.keys;
+  tower.form.keys = usual_tower_keys();
   tower.form.keys.pop_back();  // what norms add is always the same
   tower.says = {{"vision_config", {{"model_type", "pixtral"}, {"num_channels", 3}, {"rope_theta", 1e4}}}};
   tower.tokens = {{"image_token_index", "[IMG]"}};

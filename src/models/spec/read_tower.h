@@ -23,6 +23,8 @@ VisionSpec read_gemma4_tower(const Config& vision);
 // SigLIP's of pictures in their own size, whose patches turn by rows and columns besides (PaddleOCR-VL).
 VisionSpec read_paddle_tower(const Config& vision);
 // SigLIP's in a GGUF file, with the settings that are its own; its names begin with this.
+// The settings that files of most towers have.
+std::vector<GgufKey> usual_tower_keys();
 GgufTower siglip_gguf_tower(const std::string& begin);
 // And Pixtral's, beside a text of any family.
 GgufTower pixtral_gguf_tower();

@@ -14,6 +14,8 @@ std::string usual_name(int64_t label) { return "LABEL_" + std::to_string(label);
 
 }  // namespace
 
+ScoreHead word_head(int64_t labels) { return {labels, "single_label_classification", true}; }
+
 std::string usual_problem(int64_t labels) { return labels == 1 ? "regression" : "single_label_classification"; }
 
 std::optional<ScoreHead> score_head_of(const Json& config) {
@@ -24,7 +26,7 @@ std::optional<ScoreHead> score_head_of(const Json& config) {
   if (!of_texts && !of_tokens) return std::nullopt;
   const Json* names = c.find("id2label");
   const int64_t labels = c.integer("num_labels", names && names->is_object() ? std::ssize(*names) : 2);
-  if (of_tokens) return ScoreHead{labels, "single_label_classification", true};
+  if (of_tokens) return word_head(labels);
   return ScoreHead{labels, c.text("problem_type", usual_problem(labels))};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head of numbers as config.json tells of it: HuggingFace's ...ForSequenceClassification and
+// A head of numbers as config.json tells of it: HuggingFace's ...ForSequenceClassification, and those for tokens,
 // ...ForTokenClassification.
 #pragma once
 
@@ -16,6 +16,8 @@ struct ScoreHead {
   bool each_token = false;   // labels of each token, not of the text
 };
 
+// Of a model that labels words: a word has one of several.
+ScoreHead word_head(int64_t labels);
 // Where the file does not say it.
 std::string usual_problem(int64_t labels);
 

@@ -1,0 +1,26 @@
+# Sourced by learn.sh and grpo.sh: program, folder and model that they work with, how rows are asked, and how many answers are right.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+APUS=${APUS:-build/apus}
+[ -x "$APUS" ] || APUS=apus
+rows=examples/ages
+reward="external:./$rows/reward.py"  # 1: right; 0.5: right, and more is said; 0.1: other JSON
+mkdir -p "$out"
+
+say() { printf '\n== %s\n' "$*"; }
+run() {  # shows the command, then runs it
+  printf '\n$ apus %s\n' "$*"
+  "$APUS" "$@"
+}
+ask() {  # ask NAME --model DIR | --adapters DIR: about the sentences that no training has seen
+  local name=$1
+  shift
+  run infer "$@" --val_dataset $rows/heldout.jsonl --temperature 0 --max_new_tokens 48 --metric "$reward" --result_path "$out/$name.jsonl" \
+    --resume false
+}
+right() { python3 -c 'import json, sys; print(sum(r["response"] == r["labels"] for r in map(json.loads, open(sys.argv[1]))))' "$out/$1.jsonl"; }
+
+say "The model"
+if [ -z "${MODEL:-}" ]; then
+  scripts/real-model "$out"
+  MODEL=$out/SmolLM2-135M-Instruct.gguf
+fi
