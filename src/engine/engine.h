@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "engine/answer/guess_length.h"
 #include "engine/answer/text_engine.h"
 #include "engine/cache_size.h"
 #include "engine/recorded_decode.h"

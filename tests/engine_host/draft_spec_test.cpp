@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "engine/answer/guess_length.h"
 #include "tests/refusal.h"
 
 namespace apus {

@@ -140,12 +140,4 @@ DraftSpec DraftOptions::spec() const {
   return out;
 }
 
-int64_t GuessLength::next(int64_t most) {
-  if (length_ == 0) length_ = most;
-  if (guessed_ > 0) length_ += right_ == guessed_ ? 2 : -1;
-  length_ = std::clamp<int64_t>(length_, 1, std::max<int64_t>(1, most));
-  guessed_ = right_ = 0;
-  return std::min(length_, most);
-}
-
 }  // namespace apus

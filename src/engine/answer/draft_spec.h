@@ -27,18 +27,6 @@ struct DraftSpec {
   std::vector<int64_t> skipped = {};  // the layers that are left out; they rise
 };
 
-// How many tokens are guessed at a time for one answer: at most DraftSpec::tokens, fewer where guesses are wrong. A
-// pass whose guesses are all right has two more behind it, any other one less.
-class GuessLength {
- public:
-  int64_t next(int64_t most);  // for the coming pass
-  void guessed(int64_t count) { guessed_ = count; }
-  void right(bool one) { right_ += one; }  // of the tokens of the pass
-
- private:
-  int64_t length_ = 0, guessed_ = 0, right_ = 0;  // length 0: nothing was guessed yet
-};
-
 // How a command line says it.
 struct DraftOptions {
   std::optional<int64_t> num_speculative_tokens, speculative_ngram, speculative_max_sequences;
