@@ -49,6 +49,7 @@ struct Combination {
   bool noise = false;           // --neftune_noise_alpha
   bool benchmarks = false;      // --eval_dataset
   bool updates_early = false;   // --update_in_backward
+  bool fp8 = false;             // --fp8_format
   bool two_trained = false;     // the algorithm trains a second model
 
   bool shares_parts() const { return tensor * experts * stages > 1; }

@@ -114,6 +114,8 @@ class Rules {
     refuse(c_.generates, "--predict_with_generate needs all layers for each token: leave it out with ", kStages,
            ", and evaluate by loss");
     refuse(!c_.needs.whole_logits.empty(), c_.needs.whole_logits, " is not available with ", kStages, ": leave it out");
+    refuse(!c_.needs.ahead.empty(), c_.needs.ahead, " is not available with ", kStages,
+           ": the head needs the embedding, which the first stage has: use --deepspeed zero3");
     refuse(!c_.needs.one_process.empty(), c_.needs.one_process,
            " keeps a mean that the last process alone would know: take another one with ", kStages);
     if (!c_.model) return;
@@ -129,6 +131,8 @@ class Rules {
            ", which draws answers: use --deepspeed zero3");
     refuse(!c_.needs.rows_apart.empty(), c_.needs.rows_apart, " is not available with ", kTokens,
            ": leave one of them out");
+    refuse(!c_.needs.ahead.empty(), c_.needs.ahead, " is not available with ", kTokens,
+           ": the token behind the last one of a part is another process' first: use --deepspeed zero3");
     refuse(c_.noise, "--neftune_noise_alpha draws its noise for whole rows: leave it out with ", kTokens);
     refuse(kind_.whole_rows, "--tuner_type ", c_.tuner,
            " halves the heads of the whole model over whole rows: leave out ", kTokens);
@@ -199,6 +203,12 @@ class Rules {
            c_.tuner, " judges ranks: leave it out");
     refuse(!kind_.slices && c_.two_trained, "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which trains a second model: use --tuner_type lora");
+    refuse(!c_.needs.ahead.empty() && c_.model && c_.model->guess_like < 0, c_.needs.ahead, ": ", c_.model_name, " (",
+           type(), ") has no head that guesses tokens ahead: leave it out");
+    refuse(c_.fp8 && draws(), "--fp8_format is not available for ", c_.asked,
+           ", whose answers are drawn by products of the weights' own type: leave it out");
+    refuse(c_.fp8 && c_.quantised && c_.tuner != "full", "--fp8_format rounds what is multiplied by plain weights, and "
+           "those of ", c_.model_name, " are quantised: leave one of them out");
     refuse(c_.quantised && c_.tuner == "full",
            "quantised weights cannot be trained: use --tuner_type lora, or leave out --quant_method");
     refuse(c_.asks_reference && !c_.algorithm->compares_rows,

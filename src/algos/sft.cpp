@@ -3,6 +3,7 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
+#include "algos/tokens_ahead.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/divergence.h"
@@ -42,7 +43,14 @@ Ratio whole_sequences(const Batch& batch, const at::Tensor& correct_T, const at:
 }  // namespace
 
 Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
-  const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
+  at::Tensor embedded_TD;
+  Forward seen = forward;
+  if (o_.mtp_num_layers > 0)
+    seen.watch = [&](const std::string& part, const at::Tensor& output) {
+      if (part == Forward::kEmbedding) embedded_TD = output;
+      if (forward.watch) forward.watch(part, output);
+    };
+  const at::Tensor hidden_TD = seen.hidden(actors.policy, batch);
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
   // Of ranks that share the tokens each takes the loss of its own, as many times as there are ranks: together they are
   // so many copies of the batch. Whole sequences can be judged by all labels only.
@@ -62,6 +70,11 @@ Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
                                                         label_T, {.beta = 0, .factor = o_.asft_alpha});
     out.sum = out.sum + kl.sum;
     out.metrics["kl"] = {kl.value_n.sum(), trained_T.sum()};
+  }
+  if (o_.mtp_num_layers > 0) {  // over as many tokens as the loss itself
+    const AheadLoss ahead = loss_ahead(actors.policy, batch, embedded_TD, hidden_TD);
+    out.sum = out.sum + ahead.sum * o_.mtp_loss_scaling_factor;
+    out.metrics["mtp_loss"] = {ahead.nll_sum, ahead.count}, out.metrics["mtp_acc"] = {ahead.correct, ahead.count};
   }
   if (own) out.sum = out.sum * share->ranks().size();
   if (o_.acc_strategy == "seq")

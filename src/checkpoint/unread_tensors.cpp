@@ -30,7 +30,14 @@ bool is_hearing(const std::string& name) {
   return name.starts_with("model.audio_tower.") || name.starts_with("model.embed_audio.");
 }
 
-// Of the layers that guess tokens ahead: by their own name, or behind the last one.
+// Of a head that an encoder was made with, and this task has not.
+bool is_other_head(const Model& model, const std::string& name) {
+  const EncoderForm* form = model.encoder();
+  return form && std::any_of(form->unread.begin(), form->unread.end(),
+                             [&](const std::string& beginning) { return name.starts_with(beginning); });
+}
+}  // namespace
+
 bool guesses_ahead(const Model& model, const std::string& name) {
   for (const char* outside : {"mtp.", "mtp_layers."})
     if (("." + name).find(str(".", outside)) != std::string::npos) return true;
@@ -39,14 +46,6 @@ bool guesses_ahead(const Model& model, const std::string& name) {
     if (name.starts_with(model.layer_name(i) + ".")) return true;
   return false;
 }
-
-// Of a head that an encoder was made with, and this task has not.
-bool is_other_head(const Model& model, const std::string& name) {
-  const EncoderForm* form = model.encoder();
-  return form && std::any_of(form->unread.begin(), form->unread.end(),
-                             [&](const std::string& beginning) { return name.starts_with(beginning); });
-}
-}  // namespace
 
 UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, const std::set<std::string>& used,
                              std::vector<std::string>& unexpected) {

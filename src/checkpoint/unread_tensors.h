@@ -19,6 +19,8 @@ struct UnreadTensors {
 // `used`: the names that are read; `unexpected` gets those that nobody knows.
 UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, const std::set<std::string>& used,
                              std::vector<std::string>& unexpected);
+// Whether a tensor or module is of the layers that guess tokens ahead: by their own name, or behind the last one.
+bool guesses_ahead(const Model& model, const std::string& name);
 void tell_unread(const UnreadTensors& unread, const Model& model);
 // Fault::Model where a head that guesses, which the model is to have, is among the missing tensors: many files leave it
 // out, whatever config.json says.

@@ -82,8 +82,9 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
   say({"async_save"}, "training waits until a checkpoint is written");
   say({"merge_lora"}, "adapters are saved as they are, and apus merge-lora makes whole models of them");
   say({"use_precision_aware_optimizer"}, "--optim and --master_weights say what the optimizer keeps");
+  say({"fp8_param_gather"},
+      "weights are kept and saved in their own type, and apus export --quant_method fp8 writes FP8 of them");
   say({"linear_decoupled_in_proj",
-       "mtp_loss_scaling_factor",
        "manual_gc",
        "manual_gc_interval",
        "use_flash_attn",
@@ -119,13 +120,7 @@ const std::map<std::string, Refusal> kRefused = {
     {"mcore_adapter", {"adapters are PEFT's: --adapters, or --resume_from_checkpoint to go on with a run", {}}},
     {"load", {"checkpoints are HuggingFace's: --model, or --resume_from_checkpoint to go on with a run", {}}},
     {"calculate_per_token_loss", {"losses are means over all tokens of an update", {"true"}}},
-    {"fp8_format", {"weights are trained in --torch_dtype bfloat16 or float32: leave the fp8 flags out", {}}},
-    {"fp8_recipe", {"see --fp8_format", {}}},
-    {"fp8_param_gather", {"see --fp8_format", {"false"}}},
     {"fp4_format", {"weights are trained in --torch_dtype bfloat16 or float32", {}}},
-    {"mtp_num_layers", {"layers that predict further tokens are not trained: leave it out", {"0"}}},
-    {"exp_avg_dtype", {"moments are float32, or 8 bits with --optim adamw_8bit", {"fp32"}}},
-    {"exp_avg_sq_dtype", {"moments are float32, or 8 bits with --optim adamw_8bit", {"fp32"}}},
     {"moe_router_load_balancing_type", {"the balance loss is that of --moe_aux_loss_coeff", {"aux_loss"}}},
     {"moe_z_loss_coeff", {"there is the balance loss of --moe_aux_loss_coeff only", {"0"}}},
 };
@@ -234,7 +229,7 @@ class Translation {
     if (!algorithm) return false;  // the command itself says so
     const bool offload = truth("optimizer_cpu_offload", false);
     return refusals({.algorithm = algorithm,
-                     .needs = {.whole_logits = whole_logits()},
+                     .needs = {.whole_logits = whole_logits(), .ahead = ahead()},
                      .model = run_.model,
                      .tensor = mesh.tensor,
                      .experts = experts,
@@ -244,7 +239,8 @@ class Translation {
                      .tuner = text("tuner_type", text("train_type", "full")),
                      .dora = truth("use_dora", false),
                      .quantised = has("quant_method") || run_.model->quantised,
-                     .asks_reference = truth("precompute_ref_log_probs", false)})
+                     .asks_reference = truth("precompute_ref_log_probs", false),
+                     .fp8 = has("fp8_format")})
         .empty();
   }
 
@@ -254,6 +250,9 @@ class Translation {
       if (truth(name, false)) return str("--", name);
     return "";
   }
+
+  // The flag that trains the head which guesses tokens ahead.
+  std::string ahead() const { return text("mtp_num_layers", "0") == "0" ? "" : "--mtp_num_layers"; }
 
   bool stages_are_possible(const MegatronMesh& mesh) {
     StageWish wish{.stages = mesh.pipeline, .layout = text("pipeline_model_parallel_layout", "")};
@@ -289,7 +288,7 @@ class Translation {
   int64_t row_sharers(int64_t asked) const {
     const AlgorithmInfo* algorithm = Registry<AlgorithmInfo>::of().find(algorithm_name());
     if (!algorithm) return asked;
-    Combination wanted{.algorithm = algorithm, .model = run_.model, .zero = 3};
+    Combination wanted{.algorithm = algorithm, .needs = {.ahead = ahead()}, .model = run_.model, .zero = 3};
     const size_t anyway = refusals(wanted).size();
     for (wanted.tokens = asked; wanted.tokens > 1; --wanted.tokens)
       if (asked % wanted.tokens == 0 && refusals(wanted).size() == anyway) break;
@@ -356,7 +355,8 @@ class Translation {
     }
     static const std::set<std::string> elsewhere = {
         "global_batch_size", "min_lr",        "lr_decay_style",        "optimizer",
-        "finetune",          "no_save_optim", "recompute_granularity", "recompute_modules"};
+        "finetune",          "no_save_optim", "recompute_granularity", "recompute_modules",
+        "exp_avg_dtype",     "exp_avg_sq_dtype"};
     if (elsewhere.count(flag.name)) return;
     if (flag.name.empty())
       out_.arguments.insert(out_.arguments.begin(), flag.values.begin(), flag.values.end());
@@ -409,16 +409,27 @@ class Translation {
     }
   }
 
+  // Of less than 32 bits.
+  bool narrow_moments() const {
+    const auto narrow = [&](const char* name) { return text(name, "fp32") != "fp32"; };
+    return narrow("exp_avg_dtype") || narrow("exp_avg_sq_dtype");
+  }
+
   void optimizer() {
     const std::string name = text("optimizer", "adam");
+    const bool narrow = name == "adam" && narrow_moments();
     if (name == "adam")
-      give("optim", {"adamw_torch"});
+      give("optim", {narrow ? "adamw_8bit" : "adamw_torch"});
     else if (name == "sgd")
       give("optim", {"sgd"});
     else if (name == "muon" || name == "dist_muon")
       give("optimizer", {"muon"});
     else
       errors_.push_back(str("--optimizer ", name, " is not possible; possible: adam, sgd, muon"));
+    if (narrow)
+      out_.notes.push_back(
+          "--exp_avg_dtype, --exp_avg_sq_dtype: here moments are float32, or 8 bits with scales, and these are meant: "
+          "--optim adamw_8bit");
     for (const auto& [why, names] : unused_)
       out_.notes.push_back(join(Words(names.begin(), names.end())) + ": no effect here: " + why);
   }

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/megatron.h"
 #include "cli/option_groups.h"
+#include "cli/ray_groups.h"
 #include "cli/shell_words.h"
 #include "dist/launch/environment.h"
 #include "dist/launch/launcher.h"
@@ -69,7 +70,38 @@ std::optional<ModelFacts> facts_of(const std::vector<std::string>& arguments) tr
   return std::nullopt;
 }
 
-int run_megatron(const Command& command, const std::vector<std::string>& given) {
+// The trainer's flags are looked at here, before the cluster is asked for anything; with --dry_run true that is all.
+int run_megatron_on_ray(const Command& command, const std::vector<std::string>& given) {
+  const std::string path = value_of(given, "config");
+  require(!path.empty(), Fault::Usage, "--use_ray true wants --config FILE.yaml, with a block for each role: train, ",
+          "rollout, teacher (docs/rollout.md)");
+  const ConfigFile file = read_config_file(path);
+  const RayGroups groups = ray_groups(file, path, given);
+  std::vector<std::string> arguments(groups.trainer.arguments.begin() + 2, groups.trainer.arguments.end());
+  for (const RayGroup& each : groups.servers) {
+    log_info(each.role, ": ", each.copies, each.copies == 1 ? " server" : " servers", " on ", each.devices,
+             each.devices == 1 ? " device: apus " : " devices each: apus ", join(each.arguments, " "));
+    arguments.insert(arguments.end(), {each.address_flag, "http://127.0.0.1:8000"});
+  }
+  log_info("train: ", groups.trainer.devices, groups.trainer.devices == 1 ? " device" : " devices");
+  const auto facts = facts_of(arguments);
+  const OwnFlags own = own_flags(
+      arguments, {.ranks = groups.trainer.devices, .command = "rlhf", .model = facts ? &*facts : nullptr});
+  if (value_of(given, "dry_run") == "true") {
+    for (const std::string& note : own.notes) log_warning(note);
+    return run_command(command, own.arguments, Json::object(), "apus");
+  }
+  return run_on_ray(ray_plan(groups, std::filesystem::read_symlink("/proc/self/exe").string(),
+                             std::filesystem::current_path().string(), file));
+}
+
+int run_megatron(const Command& command, std::vector<std::string> given) {
+  if (command.info.name == "rlhf" && value_of(given, "use_ray") == "true") return run_megatron_on_ray(command, given);
+  if (const auto config = std::find(given.begin(), given.end(), "--config"); config != given.end()) {
+    require(config + 1 != given.end(), Fault::Usage, "--config wants a file");
+    const std::string file = config[1];
+    given.erase(config, config + 2), given.insert(given.begin(), file);
+  }
   const std::vector<std::string> arguments = without_file(given);
   const auto run = [&](const OwnFlags& own) {
     for (const std::string& note : own.notes) log_warning(note);

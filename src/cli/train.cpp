@@ -396,6 +396,7 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
           .noise = optimisation.neftune_noise_alpha != 0,
           .benchmarks = benchmarks.asks_benchmarks(),
           .updates_early = loop.update_in_backward,
+          .fp8 = loop.fp8_format.has_value(),
           .two_trained = std::any_of(others.begin(), others.end(), [](const OtherModel& m) { return m.trained; })};
 }
 

@@ -57,6 +57,7 @@ PlanSpec TrainRun::plan_spec(const Json& config, const DeviceFacts& device, int6
   PlanSpec spec = training_spec({model, prompt, data, tuner, loop, optimisation, mesh}, config, device, devices);
   require_possible(combination(devices, &spec.model));
   spec.command = info.command.empty() ? algorithm : info.command + " " + algorithm;
+  if (!own.needs().ahead.empty()) spec.model = with_guess_head(spec.model);
   spec.row_copies = data.packing ? 1 : info.row_texts;
   spec.train.accumulation = loop.accumulation(std::max<int64_t>(1, devices / mesh.row_sharers()));
   spec.train.frozen_copies = own.uses_reference() && !tuner.lora() && !reference.precompute_ref_log_probs ? 1 : 0;

@@ -313,8 +313,11 @@ Decoder::Decoder(DecoderSpec spec) : spec_(std::move(spec)), backbone_(child<Bac
     head_dense_ = &child<Linear>(own->dense, Linear::Spec{.in = hidden, .out = hidden, .bias = own->bias});
     head_norm_ = &child<Norm>(own->norm, hidden, spec_.norm);
   }
-  if (const auto& guess = spec_.guess)
-    guess_head_ = &child<OwnGuessHead>((guess->inside ? spec_.backbone + "." : "") + guess->name, spec_, *guess);
+  if (spec_.guess) guess_head_ = &child<OwnGuessHead>(guess_head_name(), spec_, *spec_.guess);
+}
+
+std::string Decoder::guess_head_name() const {
+  return spec_.guess ? (spec_.guess->inside ? spec_.backbone + "." : "") + spec_.guess->name : "";
 }
 
 Linear& Decoder::words() const {

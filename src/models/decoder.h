@@ -75,6 +75,7 @@ class Decoder : public Model {
   int64_t short_context() const override;
   bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
   const GuessHead* guess_head() const override { return guess_head_; }
+  std::string guess_head_name() const override;
   void read_all_as(int64_t length) override;
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const override;

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "base/error.h"
 #include "models/model.h"
 
 namespace apus {
@@ -22,6 +23,11 @@ class GuessHead : public Module {
   // comes behind them, in the model's words. The step is of `state_TD`'s places.
   virtual at::Tensor states(const Model& model, const Inputs& next, const at::Tensor& state_TD, Step& s) const = 0;
   virtual at::Tensor logits(const Model& model, const at::Tensor& state_RD) const = 0;
+  // The states in training, in a step that the model has begun: `token_TD`, the embeddings of the tokens that follow.
+  virtual at::Tensor trained_states(const at::Tensor& /*token_TD*/, const at::Tensor& /*state_TD*/,
+                                    const Step& /*s*/) const {
+    fail(Fault::Bug, "this head that guesses is trained by others");
+  }
 };
 
 }  // namespace apus

@@ -68,8 +68,9 @@ class Model : public Module {
   // From now on every text is read with the set for texts of this length.
   virtual void read_all_as(int64_t /*length*/) {}
 
-  // Who guesses tokens ahead, where it was asked for; null: nobody.
+  // Who guesses tokens ahead, where it was asked for; null: nobody. And its name as a module; "": the same.
   virtual const GuessHead* guess_head() const { return nullptr; }
+  virtual std::string guess_head_name() const { return ""; }
 
   virtual Head head_kind() const { return Head::Vocab; }
   // Of an encoder; null: it is none.

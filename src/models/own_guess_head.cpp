@@ -22,9 +22,13 @@ OwnGuessHead::OwnGuessHead(const DecoderSpec& spec, const DecoderSpec& one, cons
 at::Tensor OwnGuessHead::states(const Model& model, const Inputs& next, const at::Tensor& state_TD, Step& s) const {
   s.position = model.positions(next, s);
   model.begin(s);
-  const at::Tensor token_TD = token_norm_(model.embed(next, s)), before_TD = state_norm_(state_TD);
+  return trained_states(model.embed(next, s), state_TD, s);
+}
+
+at::Tensor OwnGuessHead::trained_states(const at::Tensor& token_TD, const at::Tensor& state_TD, const Step& s) const {
+  const at::Tensor next_TD = token_norm_(token_TD), before_TD = state_norm_(state_TD);
   const at::Tensor both_TD =
-      at::cat(state_first_ ? at::TensorList{before_TD, token_TD} : at::TensorList{token_TD, before_TD}, 1);
+      at::cat(state_first_ ? at::TensorList{before_TD, next_TD} : at::TensorList{next_TD, before_TD}, 1);
   return end_norm_(layer_(join_(both_TD, s), s));
 }
 

@@ -14,6 +14,7 @@ class OwnGuessHead : public GuessHead {
   const ModelShape& shape() const override { return shape_; }
   at::Tensor states(const Model& model, const Inputs& next, const at::Tensor& state_TD, Step& s) const override;
   at::Tensor logits(const Model& model, const at::Tensor& state_RD) const override;
+  at::Tensor trained_states(const at::Tensor& token_TD, const at::Tensor& state_TD, const Step& s) const override;
 
  private:
   OwnGuessHead(const DecoderSpec& spec, const DecoderSpec& one, const GuessForm& form);

@@ -14,6 +14,7 @@
 #include "dist/mesh.h"
 #include "nn/parts.h"
 #include "nn/training_step.h"
+#include "ops/fp8_linear.h"
 #include "ops/ops.h"
 #include "ops/quantised.h"
 
@@ -145,6 +146,14 @@ namespace {
 at::Tensor shape_alone(const at::Tensor& like) { return at::zeros({1}, like.options()).expand(like.sizes()); }
 }  // namespace
 
+at::Tensor Linear::product(const at::Tensor& x_TI, const at::Tensor& bias, const Step& s,
+                           const at::Tensor& known) const {
+  const at::Tensor& weight = matrix();
+  const auto& fp8 = training_of(s).fp8;
+  if (!fp8 || keeps_type_ || ops::is_quantised(weight)) return ops::linear(x_TI, weight, bias, known);
+  return ops::fp8_linear(x_TI, weight, bias, *fp8, known);
+}
+
 // Adapters that only add have changed y itself, which is remembered with them. Others look at y as it was before them:
 // that is remembered, and they run again.
 at::Tensor Linear::remembering(const at::Tensor& x_TI, const Step& s, Memo& memo) const {
@@ -154,9 +163,9 @@ at::Tensor Linear::remembering(const at::Tensor& x_TI, const Step& s, Memo& memo
   const at::Tensor bias = bias_ && !summing_ranks(*this) ? bias_->data : at::Tensor();
   if (memo.again()) {
     const at::Tensor known_TO = std::move(memo.recall(*this).front());
-    return with_adapters(x_TI, ops::linear(x_TI, matrix(), bias, known_TO), weight_.data, s, inner);
+    return with_adapters(x_TI, product(x_TI, bias, s, known_TO), weight_.data, s, inner);
   }
-  const at::Tensor y_TO = ops::linear(x_TI, matrix(), bias);
+  const at::Tensor y_TO = product(x_TI, bias, s);
   // One of several adapters may add to y in place before another looks at it.
   const at::Tensor before_TO = only_add ? at::Tensor() : adapters_.size() > 1 ? y_TO.clone() : y_TO;
   const at::Tensor changed_TO = with_adapters(x_TI, y_TO, weight_.data, s, inner);
@@ -175,7 +184,7 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
   } else {
     const at::Tensor bias = bias_ && !ranks ? bias_->data : at::Tensor();
     y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, weight_.part[0].size)
-                             : ops::linear(x_TI, matrix(), bias);
+                             : product(x_TI, bias, s);
     y_TO = with_adapters(x_TI, y_TO, weight_.data, s);
   }
   if (!ranks) return y_TO;

@@ -81,6 +81,8 @@ class Linear : public Adaptable {
   void result_is(ResultKind kind) { result_ = kind; }
   // The module around it reads the weight itself, in inference too: it is not packed.
   void stays_plain() { stays_plain_ = true; }
+  // It multiplies in its own type, also where training multiplies FP8 numbers.
+  void keeps_type() { keeps_type_ = true; }
   // What y is a product of, for losses that make it in parts: with the adapters of each row, as the step routes them.
   ops::HeadFactors factors(const at::Tensor& x_TI, const Step& s) const;
   const Spec& spec() const { return spec_; }
@@ -95,6 +97,8 @@ class Linear : public Adaptable {
  private:
   friend class LinearGroup;
   const at::Tensor& matrix() const;
+  // x w' + b of the plain weight; `known`: the result, from an earlier run.
+  at::Tensor product(const at::Tensor& x_TI, const at::Tensor& bias, const Step& s, const at::Tensor& known = {}) const;
   at::Tensor remembering(const at::Tensor& x_TI, const Step& s, Memo& memo) const;
   void release_plain();
 
@@ -107,7 +111,7 @@ class Linear : public Adaptable {
   Param* bias_ = nullptr;
   at::Tensor packed_;
   bool grouped_ = false;  // a LinearGroup multiplies for it
-  bool stays_plain_ = false;
+  bool stays_plain_ = false, keeps_type_ = false;
 };
 
 // Several linear layers of one input (q, k, v; gate, up): one multiplication in inference, several in training, so that

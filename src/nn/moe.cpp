@@ -32,6 +32,7 @@
 #include "nn/steady.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
+#include "ops/fp8_linear.h"
 #include "ops/ops.h"
 #include "ops/quantised.h"
 
@@ -188,7 +189,7 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   const auto all_here = [&] {
     const bool usual = kind_.clamp == 0 && kind_.gated && !kind_.weighs_input && kind_.act == Activation::Silu &&
                        kind_.idle == 0 && kind_.limit == 0 && !up_;
-    if (usual && !adapted() && !elsewhere && !held_quantised())
+    if (usual && !adapted() && !elsewhere && !held_quantised() && !training_of(s).fp8)
       return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
     const int64_t count = gate_up_.full[0];
     const ops::ExpertPairs pairs = pairs_of(ops::pairs_by_expert(expert_Tk, count + kind_.idle), {0, count});
@@ -222,9 +223,9 @@ at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& wei
 
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
                              const Step& s) const {
-  if (kind_.clamp > 0) return clamped(x_MD, pairs);
+  if (kind_.clamp > 0) return clamped(x_MD, pairs, s);
   if (held_quantised()) return one_by_one(x_MD, pairs, s);
-  if (!adapted()) return plain(x_MD, pairs);
+  if (!adapted()) return plain(x_MD, pairs, s);
   const bool alike = can_be_grouped(here(gate_of_)) && can_be_grouped(here(up_of_)) && can_be_grouped(here(down_of_));
   return alike ? grouped(x_MD, pairs, tokens, s) : one_by_one(x_MD, pairs, s);
 }
@@ -250,10 +251,16 @@ at::Tensor Experts::opened(const at::Tensor& gate_MF, const at::Tensor& up_MF) c
   return apus::gated(kind_.act, gate_MF.clamp_max(kind_.limit), up_MF.clamp(-kind_.limit, kind_.limit));
 }
 
-at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
-  const at::Tensor made_MF = ops::grouped_linear(x_MD, gate_up(), pairs.ends);
-  const at::Tensor inner_MF = up_ ? opened(made_MF, ops::grouped_linear(x_MD, up_->data, pairs.ends)) : inner(made_MF);
-  return ops::grouped_linear(inner_MF, down_.data, pairs.ends);
+at::Tensor Experts::product(const at::Tensor& rows, const at::Tensor& stack, const ops::ExpertPairs& pairs,
+                            const Step& s) const {
+  const auto& fp8 = training_of(s).fp8;
+  return fp8 ? ops::fp8_grouped_linear(rows, stack, pairs.count, *fp8) : ops::grouped_linear(rows, stack, pairs.ends);
+}
+
+at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
+  const at::Tensor made_MF = product(x_MD, gate_up(), pairs, s);
+  const at::Tensor inner_MF = up_ ? opened(made_MF, product(x_MD, up_->data, pairs, s)) : inner(made_MF);
+  return product(inner_MF, down_.data, pairs, s);
 }
 
 namespace {
@@ -280,12 +287,12 @@ at::Tensor of_each(const at::Tensor& rows, const Param& weight, const Param& bia
 }
 }  // namespace
 
-at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
+at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
   const at::Tensor expert_M =
       held_quantised() ? at::Tensor() : at::repeat_interleave(at::tensor(pairs.count, at::kLong)).to(x_MD.device());
   const auto multiply = [&](const at::Tensor& rows, const Param& weight, const Param& bias) {
     if (ops::is_quantised(weight.data)) return of_each(rows, weight, bias, pairs);
-    return ops::grouped_linear(rows, weight.data, pairs.ends) + at::index_select(bias.data, 0, expert_M);
+    return product(rows, weight.data, pairs, s) + at::index_select(bias.data, 0, expert_M);
   };
   return multiply(clamped_swiglu(multiply(x_MD, gate_up_, *gate_up_bias_), kind_.clamp), down_, *down_bias_);
 }
@@ -298,8 +305,8 @@ at::Tensor Experts::grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pair
   std::vector<ExpertLora::Side> sides;
   if (kind_.gated) sides.push_back(side(gate_of_));
   sides.push_back(side(up_of_));
-  const at::Tensor inner_MF = inner(lora(ops::grouped_linear(x_MD, gate_up().detach(), pairs.ends), x_MD, sides));
-  return lora(ops::grouped_linear(inner_MF, down_.data.detach(), pairs.ends), inner_MF, {side(down_of_)});
+  const at::Tensor inner_MF = inner(lora(product(x_MD, gate_up().detach(), pairs, s), x_MD, sides));
+  return lora(product(inner_MF, down_.data.detach(), pairs, s), inner_MF, {side(down_of_)});
 }
 
 namespace {
@@ -308,7 +315,7 @@ Step step_of_rows(const at::Tensor& token_n, size_t expert, const Step& s) {
   Step part;
   part.routed = s.routed;
   if (s.training) {
-    TrainingStep training{.dropout_seed = s.training->dropout_seed, .router = {}, .table = {}};
+    TrainingStep training{.dropout_seed = s.training->dropout_seed, .router = {}, .table = {}, .fp8 = s.training->fp8};
     if (const auto& origins = s.training->origins)
       training.origins = std::make_shared<const RowOrigins>(origins->of_expert(expert));
     set_training(part, std::move(training));
@@ -359,6 +366,7 @@ MoeMlp::MoeMlp(Spec s)
       experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.latent > 0 ? s.latent : s.hidden,
                               s.ffn, s.names,
                               Experts::Kind{s.clamp, s.gated, s.weighs_input, s.act, s.idle, s.limit})) {
+  gate_.keeps_type();
   if (s.router.own_numbers) {
     // "router.proj" has them beside it.
     const std::string name = s.names.router, beside = name.substr(0, name.rfind('.') + 1);
@@ -373,8 +381,9 @@ MoeMlp::MoeMlp(Spec s)
   if (s.shared_ffn == 0) return;
   shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn,
                         Mlp::Spec{.act = s.act, .kind = s.names.shared_kind, .names = s.names.of_shared});
-  if (s.names.shared_is_gated)
-    shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
+  if (!s.names.shared_is_gated) return;
+  shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
+  shared_gate_->keeps_type();
 }
 
 at::Tensor MoeMlp::logits(const at::Tensor& routed_TD, const Step& s) const {

@@ -56,8 +56,11 @@ class Experts : public Module {
   // A row for each pair, in the order of the experts that are here -> what they make of it, unweighed. Where ranks
   // share out the matrices: this rank's summand.
   at::Tensor of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
-  at::Tensor plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const;
-  at::Tensor clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const;
+  at::Tensor plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const;
+  at::Tensor clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const;
+  // Rows of each expert times its matrix in a stack, in FP8 where training is.
+  at::Tensor product(const at::Tensor& rows, const at::Tensor& stack, const ops::ExpertPairs& pairs,
+                     const Step& s) const;
   at::Tensor grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
   at::Tensor one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const;
   // Rows as experts read them, and what is left to multiply their results by.

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "nn/memo.h"
 #include "nn/router_form.h"
 #include "nn/step.h"
+#include "ops/fp8_recipe.h"
 
 namespace apus {
 
@@ -36,6 +38,8 @@ struct TrainingStep {
   std::shared_ptr<const TokenGroups> groups = {};
   // Of rows that stand in the order of their experts, and not all of a micro-batch. Null: they do, and are.
   std::shared_ptr<const RowOrigins> origins = {};
+  // Linear layers multiply FP8 numbers, but for those that keep to their type (Linear::keeps_type).
+  std::optional<Fp8Recipe> fp8 = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;
 };

@@ -94,6 +94,16 @@ void adamw_8bit(at::Tensor& param, const at::Tensor& grad, Moments8& moments, at
           s.beta1, s.beta2, s.eps, s.weight_decay, s.step, s.grad_scale, s.dither, s.stochastic);
 }
 
+at::Tensor read_moment(const at::Tensor& code, const at::Tensor& scale) {
+  return code.scalar_type() == at::kChar ? read_mean(code, scale) : read_square(code, scale);
+}
+
+void write_moment(at::Tensor code, at::Tensor scale, const at::Tensor& value, int64_t dither) {
+  const at::Tensor threshold = byte_dither(0, code.numel(), dither, code.device()).to(at::kFloat);
+  code.scalar_type() == at::kChar ? write_mean(code, scale, value, threshold)
+                                  : write_square(code, scale, value, threshold);
+}
+
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {

@@ -164,6 +164,9 @@ struct Moments8 {
   at::Tensor square, square_scale;  // uint8 [n], f32
 };
 void adamw_8bit(at::Tensor& param, const at::Tensor& grad, Moments8& moments, at::Tensor& master, const AdamwStep& s);
+// One such moment by itself, f32 [n]: as a mean where its codes are int8, as a square where they are uint8.
+at::Tensor read_moment(const at::Tensor& code, const at::Tensor& scale);
+void write_moment(at::Tensor code, at::Tensor scale, const at::Tensor& value, int64_t dither);
 
 // Sum of squares over all tensors, f64 accumulation, a CPU f64 scalar value.
 double sum_of_squares(const std::vector<at::Tensor>& tensors);

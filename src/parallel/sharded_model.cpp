@@ -158,8 +158,10 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
   for (size_t u = 0; u < layers + 2; ++u) units_.push_back(std::make_unique<Unit>());
   std::map<std::string, size_t> unit_of_layer;
   for (size_t i = 0; i < layers; ++i) unit_of_layer[model.layer_name(static_cast<int64_t>(i)) + "."] = i + 1;
+  std::vector<std::string> ends = model.end_names();
+  if (model.guess_head()) ends.push_back(model.guess_head_name());
   const auto unit_of = [&](const std::string& name) -> size_t {
-    for (const std::string& last : model.end_names())
+    for (const std::string& last : ends)
       if (name.starts_with(last + ".")) return layers + 1;
     auto after = unit_of_layer.upper_bound(name);
     if (after != unit_of_layer.begin() && name.starts_with((--after)->first)) return after->second;

@@ -460,7 +460,25 @@ ModelFacts model_facts(const Json& config) {
   m.heads_apart = why_heads_stay(spec), m.by_distance = spec.attention.by_distance;
   m.cached = shape.cached, m.hands_on_more = spec.hands_on_more();
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
+  if (spec.guess) m.guess_like = spec.guess->like;
   Listing(spec, m.params).all();
+  return m;
+}
+
+ModelFacts with_guess_head(ModelFacts m) {
+  require(m.guess_like >= 0, Fault::Bug, m.type, " models have no head that guesses");
+  const std::string like = str(m.layer, m.guess_like, "."), own = str(m.layer, m.layers, ".");
+  const auto place = static_cast<size_t>(m.guess_like);
+  for (size_t i = 0, n = m.params.size(); i < n; ++i) {
+    if (!m.params[i].name.starts_with(like)) continue;
+    ParamFacts p = m.params[i];
+    p.name = own + p.name.substr(like.size());
+    m.params.push_back(std::move(p));
+  }
+  m.params.push_back({.name = own + "eh_proj.weight", .shape = {m.hidden, 2 * m.hidden}, .linear = true});
+  ++m.layers, ++m.token_layers;
+  m.keeps.push_back(m.keeps[place]), m.sparse.push_back(m.sparse[place]);
+  if (!m.cached.empty()) m.cached.push_back(m.cached[place]);
   return m;
 }
 

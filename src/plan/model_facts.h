@@ -69,6 +69,8 @@ struct ModelFacts {
   std::vector<bool> sparse;
   // ModelShape::seen_layers
   int64_t seen_layers = 0;
+  // The layer like which the head is that guesses tokens ahead; -1: such checkpoints have none.
+  int64_t guess_like = -1;
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
   // In the model's own order, tied ones once.
@@ -84,5 +86,7 @@ struct ModelFacts {
 
 // From the same description as the model's modules; Fault::Model for all that describe_model refuses.
 ModelFacts model_facts(const Json& config);
+// With the head that guesses tokens ahead, as one more layer.
+ModelFacts with_guess_head(ModelFacts model);
 
 }  // namespace apus

@@ -232,7 +232,7 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
     out.dtype = kind_of(device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
-  out.model = make_model(config, head);
+  out.model = make_model(config, head, !o.own.needs().ahead.empty());
   place_on(*out.model, mesh, o.mesh);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
@@ -243,6 +243,9 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
   if (const double share = Config(config).number("residual_dropout", 0); share > 0)
     fail(Fault::Model, out.base.string(), ": config.json says residual_dropout ", share,
          ", which is not applied here; to train without it, set it to 0 there");
+  if (o.loop.fp8_format)
+    log_warning("--fp8_format: this program multiplies FP8 numbers in ", float_type_name(out.dtype),
+                ", which holds them exactly: losses are those of training in FP8, time and memory are not");
   if (growth)
     choose_trainable(*out.model, {.ratio = 1, .frozen = {}, .trained = growth->blocks.added_names(growth->layer)});
   else if (!o.tuner.lora())
@@ -275,7 +278,13 @@ TunedModel load_tuned_model(const TrainRun& o, Mesh& mesh, Head head) {
   if (growth && !resumed) copy_blocks(*out.model, *growth), empty_added_blocks(*out.model, *growth);
   if (o.tuner.lora()) {
     attach_adapter(out, o);
-  } else if (head != Head::Scalar && !quantised) {  // whoever runs them elsewhere finds them again
+  } else if (head != Head::Scalar && !quantised) {
+    // Copies of embedding and head beside a trained head that guesses would be those of before.
+    if (out.model->guess_head())
+      std::erase_if(unread.ahead, [](const std::string& name) {
+        return name.ends_with(".embed_tokens.weight") || name.ends_with(".shared_head.head.weight");
+      });
+    // Whoever runs the others elsewhere finds them again.
     for (auto* names : {&unread.ahead, &unread.speech, &unread.heads})
       out.carried.names.insert(out.carried.names.end(), names->begin(), names->end());
     if (!out.carried.names.empty()) out.carried.source = source;

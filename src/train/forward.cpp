@@ -34,7 +34,7 @@ class WatchedRunner final : public LayerRunner {
   LayerRange layers(const Model& model) const override { return inner_.layers(model); }
   void prepare(const Inputs& in, Step& s) override { inner_.prepare(in, s); }
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override {
-    const at::Tensor x_TD = seen("the embedding", inner_.embed(model, in, s));
+    const at::Tensor x_TD = seen(Forward::kEmbedding, inner_.embed(model, in, s));
     const bool noise = forward_.neftune_alpha > 0 && training_of(s).dropout_seed != 0 &&
                        inner_.layers(model).begin == 0;  // a later stage of a pipeline has none of its own
     return noise ? x_TD + neftune_noise(x_TD, s, forward_.neftune_alpha) : x_TD;

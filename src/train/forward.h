@@ -22,8 +22,9 @@ struct Forward {
   std::optional<Selective> selective;
   // Noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden).
   double neftune_alpha = 0;
-  // Called with each part's name and output ("embedding", "layer 3", "final norm");
-  // to look for values that are not finite.
+  // Called with each part's name and output (kEmbedding, "layer 3", "the final norm"); to look for values that are not
+  // finite, or to go on from one of them.
+  static constexpr const char* kEmbedding = "the embedding";
   std::function<void(const std::string& part, const at::Tensor& output)> watch;
 
   // [T, D], after the final norm.

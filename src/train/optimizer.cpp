@@ -48,18 +48,31 @@ void Optimizer::adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, cons
 }
 
 void Optimizer::begin_moments(Slot& slot, at::IntArrayRef shape, bool eight_bits) {
+  begin_moment(slot, "exp_avg", shape, eight_bits);
+  begin_moment(slot, "exp_avg_sq", shape, eight_bits, at::kByte);
+}
+
+void Optimizer::begin_moment(Slot& slot, const std::string& name, at::IntArrayRef shape, bool eight_bits,
+                             at::ScalarType code) {
   const auto options = slot.param->tensor.options().requires_grad(false);
   if (!eight_bits) {
     const bool whole = shape == slot.param->tensor.sizes();
-    for (const char* name : {"exp_avg", "exp_avg_sq"})
-      slot.state[name] = whole ? f32_zeros(slot) : at::zeros(shape, options.dtype(at::kFloat));
+    slot.state[name] = whole ? f32_zeros(slot) : at::zeros(shape, options.dtype(at::kFloat));
     return;
   }
   const int64_t n = c10::multiply_integers(shape), blocks = (n + ops::kMomentBlock - 1) / ops::kMomentBlock;
-  slot.state["exp_avg"] = at::zeros({n}, options.dtype(at::kChar));
-  slot.state["exp_avg_sq"] = at::zeros({n}, options.dtype(at::kByte));
-  for (const char* name : {"exp_avg_scale", "exp_avg_sq_scale"})
-    slot.state[name] = at::zeros({blocks}, options.dtype(at::kFloat));
+  slot.state[name] = at::zeros({n}, options.dtype(code));
+  slot.state[name + "_scale"] = at::zeros({blocks}, options.dtype(at::kFloat));
+}
+
+void Optimizer::change_moment(Slot& slot, const std::string& name, const Update& u, int64_t place,
+                              const std::function<void(at::Tensor&)>& change) {
+  at::Tensor& kept = slot.state.at(name);
+  const auto scale = slot.state.find(name + "_scale");
+  if (scale == slot.state.end()) return change(kept);
+  at::Tensor wide = ops::read_moment(kept, scale->second).view(slot.param->tensor.sizes());
+  change(wide);
+  ops::write_moment(kept, scale->second, wide.reshape({-1}), dither_of(slot, u.step) + place);
 }
 
 void Optimizer::moments_step(Slot& slot, at::Tensor& param, const at::Tensor& grad, at::Tensor& master,

@@ -115,6 +115,13 @@ class Optimizer {
   static at::Tensor f32_zeros(const Slot& slot);  // of the parameter's shape
   // The moments of AdamW for numbers of this shape: f32, or of 8 bits with scales.
   static void begin_moments(Slot& slot, at::IntArrayRef shape, bool eight_bits);
+  // One of them, by its name in the state: int8 codes for what has a sign, uint8 for squares.
+  static void begin_moment(Slot& slot, const std::string& name, at::IntArrayRef shape, bool eight_bits,
+                           at::ScalarType code = at::kChar);
+  // Calls change(moment), f32 and of the parameter's shape, and keeps what it makes of it. `place` keeps the roundings
+  // of a parameter's moments apart.
+  static void change_moment(Slot& slot, const std::string& name, const Update& u, int64_t place,
+                            const std::function<void(at::Tensor&)>& change);
   // AdamW's update of `param` by the moments that there are.
   static void moments_step(Slot& slot, at::Tensor& param, const at::Tensor& grad, at::Tensor& master,
                            const ops::AdamwStep& step);

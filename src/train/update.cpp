@@ -47,6 +47,7 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
     training.router = router;
   }
   training.capacity = {o_.loop.moe_expert_capacity_factor, o_.loop.moe_token_drop_policy == "position"};
+  training.fp8 = o_.loop.fp8();
   if (o_.token_groups > 0)
     training.groups = std::make_shared<const TokenGroups>(
         token_groups(batch.step.length_q, o_.token_groups, batch.step.cu_q.device()));

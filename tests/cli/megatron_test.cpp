@@ -226,6 +226,20 @@ TEST(Megatron, AFileIsReadAsFlags) {
   EXPECT_EQ(without_file({"--lr", "1"}), (Flags{"--lr", "1"}));
 }
 
+TEST(Megatron, NarrowNumbersAndHeadsThatGuess) {
+  const OwnFlags own = own_flags({"--fp8_recipe", "blockwise", "--fp8_format", "e4m3", "--fp8_param_gather", "true",
+                                  "--exp_avg_dtype", "bf16", "--exp_avg_sq_dtype", "bf16", "--mtp_num_layers", "1"},
+                                 {});
+  EXPECT_EQ(became(own, "fp8_recipe"), "blockwise");
+  EXPECT_EQ(became(own, "fp8_format"), "e4m3");
+  EXPECT_EQ(became(own, "fp8_param_gather"), "absent");
+  EXPECT_EQ(became(own, "optim"), "adamw_8bit");
+  EXPECT_EQ(became(own, "exp_avg_dtype"), "absent");
+  EXPECT_EQ(became(own, "mtp_num_layers"), "1");
+  test::expect_says(join(own.notes, "\n"), "--optim adamw_8bit");
+  EXPECT_EQ(became(own_flags({"--exp_avg_dtype", "fp32"}, {}), "optim"), "adamw_torch");
+}
+
 TEST(Megatron, WhatHasNothingToDoIsSaidAndWhatCannotBeIsRefused) {
   const OwnFlags own = own_flags({"--cross_entropy_loss_fusion", "true", "--attention_backend", "flash", "--finetune",
                                   "true", "--no_save_optim", "true", "--no_save_rng", "true", "--recompute_granularity",
@@ -240,11 +254,11 @@ TEST(Megatron, WhatHasNothingToDoIsSaidAndWhatCannotBeIsRefused) {
             std::string::npos)
       << join(own.notes, "\n");
   const std::string refused = test::refusal(Fault::Usage, [] {
-    own_flags({"--fp8_format", "e4m3", "--mtp_num_layers", "1", "--micro_batch_size", "3", "--finetune", "false",
+    own_flags({"--fp4_format", "e2m1", "--moe_z_loss_coeff", "1e-3", "--micro_batch_size", "3", "--finetune", "false",
                "--tensor_model_parallel_size", "two"},
               {});
   });
-  for (const char* says : {"--fp8_format is not possible", "--mtp_num_layers is not possible",
+  for (const char* says : {"--fp4_format is not possible", "--moe_z_loss_coeff is not possible",
                            "--global_batch_size 16 is no multiple of the 3 rows", "--resume_from_checkpoint",
                            "--tensor_model_parallel_size must be a number above 0, it is 'two'"})
     EXPECT_NE(refused.find(says), std::string::npos) << refused;

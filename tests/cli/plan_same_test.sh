@@ -50,7 +50,7 @@ for model in words moe; do
   same rlhf labels.jsonl --model $model --rlhf_type kto
   same rlhf questions.jsonl --model $model --rlhf_type grpo --reward_funcs format --num_generations 4 --per_device_train_batch_size 4 --max_completion_length 32
 done
-for optim in adafactor sgd lion ademamix rmsprop adagrad stable_adamw; do same sft sft.jsonl --model words --tuner_type full --optim $optim; done
+for optim in adafactor sgd lion ademamix soap lion_8bit rmsprop adagrad stable_adamw; do same sft sft.jsonl --model words --tuner_type full --optim $optim; done
 same sft sft.jsonl --model words --tuner_type full --optimizer muon
 same sft sft.jsonl --model words --tuner_type full --update_in_backward true --max_grad_norm 0 --gradient_accumulation_steps 1
 same sft sft.jsonl --model words --gradient_checkpointing false

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three updates of four numbers, as the original implementations make them: torch 2.15 (Adagrad, RMSprop), optimi
-// (Lion, StableAdamW), bitsandbytes' reference (AdEMAMix), galore_torch 1.0, apollo_torch 1.0.3, schedulefree 1.4.1.
+// (Lion, StableAdamW), bitsandbytes' reference (AdEMAMix), galore_torch 1.0, apollo_torch 1.0.3, schedulefree 1.4.1,
+// pytorch_optimizer 4.1 (SOAP).
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -39,6 +40,10 @@ TEST(OptimizerNumbers, AreTheOriginals) {
       {"stable_adamw", {}, {0.4779639, -0.2111355, 0.8008586, -0.1147471}},
       {"ademamix", {}, {0.4856052, -0.2115687, 0.7915567, -0.1268663}},
       {"ademamix", {{"t_alpha", "10"}, {"t_beta3", "10"}}, {0.4856004, -0.2114428, 0.7914155, -0.1269068}},
+      {"soap", {{"precondition_frequency", "1"}}, {0.6990977, -0.3498859, 1.0217981, -0.2187969}},
+      {"soap", {}, {0.6797405, -0.3326655, 1.027837, -0.2241051}},
+      {"soap", {{"precondition_frequency", "2"}}, {0.9028352, -0.4563699, 1.0256789, -0.6671566}, 3},
+      {"soap", {{"max_precondition_dim", "1"}}, {0.7654188, -0.5952096, 0.9269826, -0.3793692}, 2},
       {"galore_adamw", galore("std"), {0.4867023, -0.3012687, 0.9233283, 0.0263009}},
       {"galore_adamw", galore("reverse_std"), {0.4602867, -0.2804701, 0.9402275, 0.0442384}},
       {"galore_adamw", galore("full"), {0.4700152, -0.288776, 0.9510415, 0.0173383}},
@@ -118,6 +123,27 @@ TEST(OptimizerNumbers, GradientsInFewerDimensions) {
   EXPECT_EQ(difference(mini, after("apollo_adamw", {{"rank", "1"}, {"scale_type", "tensor"}}, kMatrix).first), 0);
 }
 
+// Moments in 8 bits against the same optimizer's in f32: signs may differ where Lion's momentum is next to nothing.
+TEST(OptimizerNumbers, SmallMoments) {
+  for (const char* kind : {"lion", "ademamix"}) {
+    std::vector<at::Tensor> after;
+    for (const char* bits : {"", "_8bit"}) {
+      NamedParam p{"p", normal_noise({6, 100}, 0, 1, 3).to(golden::device()).set_requires_grad(true)};
+      const auto optimizer = make_optimizer({.kind = str(kind, bits)}, {{.name = "all", .lr = 0.01, .params = {p}}});
+      for (uint64_t step = 0; step < 20; ++step) {
+        p.tensor.mutable_grad() = normal_noise({6, 100}, 0.5, 1, 10 + step).to(golden::device());
+        optimizer->step(1, 1);
+      }
+      const auto state = optimizer->state();
+      if (*bits) EXPECT_EQ(state.at("p/exp_avg").scalar_type(), at::kChar) << kind;
+      if (*bits) EXPECT_EQ(state.at("p/exp_avg_scale").numel(), 3) << kind;  // of 256 each
+      after.push_back(p.tensor.detach().to(at::kCPU));
+    }
+    const at::Tensor moved = (after[0] - normal_noise({6, 100}, 0, 1, 3)).norm(), off = (after[1] - after[0]).norm();
+    EXPECT_LT(off.item<double>(), 0.1 * moved.item<double>()) << kind;
+  }
+}
+
 TEST(OptimizerNumbers, EachDescriptionHasAnUpdate) {
   for (const auto& [name, info] : Registry<OptimizerInfo>::of().all()) {
     EXPECT_EQ(make_optimizer({.kind = name}, {})->kind(), name);
@@ -131,6 +157,7 @@ TEST(OptimizerNumbers, WhatIsNotKnownIsRefused) {
   EXPECT_THROW(make_optimizer({.kind = "apollo_adamw", .arguments = {{"proj_type", "full"}}}, {}), Error);
   EXPECT_THROW(make_optimizer({.kind = "galore_adamw", .arguments = {{"rank", "0"}}}, {}), Error);
   EXPECT_THROW(make_optimizer({.kind = "schedule_free_sgd", .arguments = {{"momentum", "1"}}}, {}), Error);
+  EXPECT_THROW(make_optimizer({.kind = "soap", .arguments = {{"precondition_frequency", "0"}}}, {}), Error);
   EXPECT_THROW(make_optimizer({.kind = "ademamix", .arguments = {{"beta3", "1.5"}}}, {}), Error);
 }
 

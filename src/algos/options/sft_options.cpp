@@ -25,6 +25,14 @@ void SftOptions::fields(OptionTable& v) {
       .noted();
   v("eaft_alpha", eaft_alpha, "--enable_eaft_loss: the power of the entropy's weight").above(0).noted();
   v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
+  v("mtp_num_layers", mtp_num_layers,
+    "1: train the head that guesses the token after the next, too, with which checkpoints of some families come")
+      .at_least(0)
+      .at_most(1)
+      .noted();
+  v("mtp_loss_scaling_factor", mtp_loss_scaling_factor, "--mtp_num_layers: how much the head's loss counts")
+      .at_least(0)
+      .noted();
   v("acc_strategy", acc_strategy, "token_acc counts right tokens, or whole sequences that are right")
       .choices({"token", "seq"});
   v.refuse({"loss_type"}, "this command trains by cross-entropy; apus rlhf has other losses");

@@ -37,6 +37,7 @@ struct OtherModel {
 struct AlgorithmNeeds {
   std::string whole_logits = {};  // the probabilities of all words at once
   std::string one_process = {};   // a figure over rows, kept where their losses are known
+  std::string ahead = {};         // the head that guesses tokens ahead is trained, too
   std::string rows_apart = {};    // rows that one process has by itself
   bool steady_rows = false;       // the engine's answers have the very bits of the trainer's (ops/steady_rows.h)
 };

@@ -46,10 +46,29 @@ void LoopOptions::fields(OptionTable& v) {
     "--moe_expert_capacity_factor: which tokens an expert takes: those that like it best, or those that come first")
       .choices({"probs", "position"})
       .noted();
+  v("fp8_format", fp8_format,
+    "linear layers multiply FP8 numbers in training: all of them E4M3, or (hybrid) gradients E5M2")
+      .choices({"e4m3", "hybrid"})
+      .shown_default("no FP8")
+      .noted();
+  v("fp8_recipe", fp8_recipe,
+    "--fp8_format: what shares a scale: all numbers of a tensor; 128 of a row and 128 x 128 of a weight (blockwise); or "
+    "32 (mxfp8)")
+      .choices({"tensorwise", "blockwise", "mxfp8"})
+      .noted();
   v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
   v("per_device_eval_batch_size", per_device_eval_batch_size, "rows of a micro-batch in evaluations, on each device")
       .at_least(1)
       .alias("eval_batch_size", "its old name");
+}
+
+std::optional<Fp8Recipe> LoopOptions::fp8() const {
+  if (!fp8_format) return std::nullopt;
+  using Scale = Fp8Recipe::Scale;
+  return Fp8Recipe{.scale = fp8_recipe == "mxfp8"       ? Scale::Mx
+                            : fp8_recipe == "blockwise" ? Scale::Block
+                                                        : Scale::Tensor,
+                   .gradients = *fp8_format == "hybrid" ? Fp8Type::E5m2 : Fp8Type::E4m3};
 }
 
 void LoopOptions::saving_fields(OptionTable& v) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "ops/fp8_recipe.h"
 
 namespace apus {
 
@@ -24,6 +25,9 @@ struct LoopOptions {
   // Above 0: an expert takes this times its even share of a micro-batch's tokens, and these of them (nn/router.h).
   double moe_expert_capacity_factor = 0;
   std::string moe_token_drop_policy = "probs";
+  std::optional<std::string> fp8_format;  // e4m3, hybrid; absent: products are of the weights' type
+  std::string fp8_recipe = "tensorwise";  // mxfp8, blockwise
+  std::optional<Fp8Recipe> fp8() const;
   int64_t max_bad_steps = 10;  // updates in a row without finite gradients that end the run
   std::string save_strategy = "steps";
   std::optional<std::string> eval_strategy;
