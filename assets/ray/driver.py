@@ -33,8 +33,11 @@ def say(*words):
 class Process:
     """One program on one node; its output is the actor's, which Ray shows with role and node."""
 
-    def __init__(self):
-        self.child = None
+    def __init__(self, role):
+        self.role, self.child = role, None
+
+    def __repr__(self):  # before each line that Ray shows of it
+        return self.role
 
     def address(self):
         with socket.socket() as free:
@@ -95,7 +98,7 @@ class Group:
             kind, lambda n: {"resources": {kind: n}, "num_cpus": 0})
         self.actors = [Process.options(name=f"apus-{os.getpid()}-{role}-{number}-{i}", max_concurrency=4, **amount(size),
                                        scheduling_strategy=PlacementGroupSchedulingStrategy(self.place, placement_group_bundle_index=i),
-                                       ).remote() for i, size in enumerate(self.sizes)]
+                                       ).remote(role if len(self.sizes) == 1 else f"{role} {i}") for i, size in enumerate(self.sizes)]
 
     def codes(self):
         """Exit codes, None for what runs; "lost" where actor or node are gone."""
@@ -205,6 +208,8 @@ def train(plan, servers, kind, resumed):
 def main():
     with open(sys.argv[1]) as file:
         plan = json.load(file)
+    if os.environ.get("RAY_ADDRESS"):
+        say("the cluster is at", os.environ["RAY_ADDRESS"])
     ray.init(address=os.environ.get("RAY_ADDRESS") or None, namespace="apus", log_to_driver=True)
     kind = device_name()
     servers, left, resumed, code = [], plan["restarts"], None, 1

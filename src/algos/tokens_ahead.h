@@ -17,6 +17,7 @@ at::Tensor places_behind(const Step& s);
 struct AheadLoss {
   at::Tensor sum, nll_sum, count, correct;
 };
-AheadLoss loss_ahead(const Model& model, const Batch& batch, const at::Tensor& embedded_TD, const at::Tensor& hidden_TD);
+AheadLoss loss_ahead(const Model& model, const Batch& batch, const at::Tensor& embedded_TD,
+                     const at::Tensor& hidden_TD);
 
 }  // namespace apus

@@ -285,7 +285,8 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     of_head ? ++ahead : (wrong.push_back(n + " has no place in this model"), 0);
   }
   if (ahead > 0)
-    log_info("the adapter's ", ahead, " tensors of the head that guesses tokens ahead are not read: the model has it not");
+    log_info("the adapter's ", ahead,
+             " tensors of the head that guesses tokens ahead are not read: the model has it not");
   const size_t total = wrong.size();
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
   require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),

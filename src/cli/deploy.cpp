@@ -134,9 +134,6 @@ void DeployOptions::fields(OptionTable& v) {
     v.at(name).idle_for(
         "--tensor_model_parallel_size and --expert_model_parallel_size share a model out, --data_parallel_size makes "
         "copies of it, --device_map auto lays it over several devices");
-  for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
-                           "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
-    v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
   mesh.fields(v);
   mesh.copies_field(v, "requests go to the one that has the fewest");

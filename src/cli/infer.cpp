@@ -88,9 +88,6 @@ void InferOptions::fields(OptionTable& v) {
         "over several devices");
   for (const char* name : {"vllm_data_parallel_size", "sglang_dp_size"})
     v.at(name).idle_for("rows are shared out among the copies of --data_parallel_size");
-  for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
-                           "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
-    v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
   mesh.fields(v);
   mesh.copies_field(v, "they share out the rows");

@@ -354,8 +354,8 @@ class Translation {
       return;
     }
     static const std::set<std::string> elsewhere = {
-        "global_batch_size", "min_lr",        "lr_decay_style",        "optimizer",
-        "finetune",          "no_save_optim", "recompute_granularity", "recompute_modules",
+        "global_batch_size", "min_lr",          "lr_decay_style",        "optimizer",
+        "finetune",          "no_save_optim",   "recompute_granularity", "recompute_modules",
         "exp_avg_dtype",     "exp_avg_sq_dtype"};
     if (elsewhere.count(flag.name)) return;
     if (flag.name.empty())

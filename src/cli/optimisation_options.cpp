@@ -86,9 +86,10 @@ void OptimisationOptions::check_optimizer(bool adapter) const {
           galore.use_galore ? std::string("--use_galore true") : str("--optim ", optim),
           " keeps moments of whole matrices small, and the factors of an adapter are small already: give --tuner_type "
           "full with it, or leave it out");
-  require(!info.of_shape || info.fewer_dimensions || !adapter, Fault::Usage, "--optim ", optim,
-          " keeps a square of numbers for each side of a matrix, which for the long and thin factors of an adapter is more "
-          "than the layer has: give --tuner_type full with it, or --optim adamw_torch");
+  require(
+      !info.of_shape || info.fewer_dimensions || !adapter, Fault::Usage, "--optim ", optim,
+      " keeps a square of numbers for each side of a matrix, which for the long and thin factors of an adapter is more "
+      "than the layer has: give --tuner_type full with it, or --optim adamw_torch");
   require(info.fewer_dimensions || optim_target_modules.empty(), Fault::Usage,
           "--optim_target_modules belongs to --optim galore_adamw and apollo_adamw");
   require(lisa_activated_layers == 0 || !adapter, Fault::Usage,

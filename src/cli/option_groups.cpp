@@ -324,9 +324,6 @@ void EngineOptions::fields(OptionTable& v) {
     "programs do, and is several times as fast; exact does not, as in training and scores")
       .choices({"int8", "exact"});
   v.include(drafting);
-  v.refuse({"sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
-            "sglang_speculative_num_draft_tokens"},
-           "the engine guesses by --speculative_ngram or --draft_model; leave it out");
   v.refuse({"lmdeploy_quant_policy"}, "give --kv_cache_dtype int8 for 8; less than eight bits are not possible", "0");
   v.refuse({"vllm_quantization", "sglang_quantization"},
            "a checkpoint's own codes are used as they are; --quant_method bnb makes codes of plain weights", "auto");

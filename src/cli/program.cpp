@@ -85,8 +85,8 @@ int run_megatron_on_ray(const Command& command, const std::vector<std::string>& 
   }
   log_info("train: ", groups.trainer.devices, groups.trainer.devices == 1 ? " device" : " devices");
   const auto facts = facts_of(arguments);
-  const OwnFlags own = own_flags(
-      arguments, {.ranks = groups.trainer.devices, .command = "rlhf", .model = facts ? &*facts : nullptr});
+  const OwnFlags own =
+      own_flags(arguments, {.ranks = groups.trainer.devices, .command = "rlhf", .model = facts ? &*facts : nullptr});
   if (value_of(given, "dry_run") == "true") {
     for (const std::string& note : own.notes) log_warning(note);
     return run_command(command, own.arguments, Json::object(), "apus");

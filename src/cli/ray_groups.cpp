@@ -24,6 +24,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr const char* kRestarts = "max_restarts";  // the driver's
 const std::set<std::string> kRoles = {"train", "rollout", "teacher"};
 
 Words words_of(const Json& value) {
@@ -62,6 +63,8 @@ class Blocks {
         of_role_[entry.key] = entry.value;
       } else if (entry.key == "colocate_groups") {
         together_ = entry.value;
+      } else if (entry.key == kRestarts) {
+        restarts_ = entry.value;
       } else if (entry.value.is_object()) {
         add(shared_, entry.key, {entry.value.dump()});
       } else {
@@ -76,6 +79,14 @@ class Blocks {
   int64_t devices(const std::string& role) const {
     require(of(role).contains("gpus"), Fault::Usage, where(role), " lacks 'gpus', how many devices it has");
     return number_in(of(role), "gpus", 1, where(role));
+  }
+  // How often the trainer is started again.
+  int64_t restarts() const {
+    const Json& train = of("train");
+    const Json& said = train.contains(kRestarts) ? train[kRestarts] : restarts_;
+    require(said.is_null() || (said.is_number_integer() && said.get<int64_t>() >= 0), Fault::Usage, path_, ": '",
+            kRestarts, "' must be a number, 0 or more");
+    return said.is_null() ? 0 : said.get<int64_t>();
   }
   // Whether the role works on the trainer's devices, in turn with it.
   bool beside_trainer(const std::string& role) const {
@@ -92,7 +103,7 @@ class Blocks {
  private:
   std::string path_;
   Words shared_;
-  Json together_;
+  Json together_, restarts_;
   std::map<std::string, Json> of_role_;
 };
 
@@ -147,36 +158,42 @@ void place_teacher(const Blocks& blocks, RayGroups& out) {
 
 RayGroups ray_groups(const ConfigFile& file, const std::string& path, const Words& further) {
   const Blocks blocks(file, path);
-  require(blocks.has("train"), Fault::Usage, path, ": --use_ray true wants a block 'train' with 'gpus', and one "
+  require(blocks.has("train"), Fault::Usage, path,
+          ": --use_ray true wants a block 'train' with 'gpus', and one "
           "'rollout': see docs/rollout.md");
   RayGroups out;
   out.trainer = {.role = "train", .arguments = {"megatron", "rlhf"}, .devices = blocks.devices("train")};
   Words& arguments = out.trainer.arguments;
   arguments.insert(arguments.end(), blocks.shared().begin(), blocks.shared().end());
-  add_block(arguments, blocks.of("train"));
+  add_block(arguments, blocks.of("train"), {"gpus", kRestarts});
   Words known = arguments;
   known.insert(known.end(), further.begin(), further.end());
-  const std::string model = value_of(known, "model"), restarts = value_of(known, "max_restarts");
+  const std::string model = value_of(known, "model"), restarts = value_of(further, kRestarts);
   require(!model.empty(), Fault::Usage, path, " names no model");
   out.output = value_of(known, "output_dir");
-  out.restarts = restarts.empty() ? 0 : std::strtoll(restarts.c_str(), nullptr, 10);
+  out.restarts = restarts.empty() ? blocks.restarts() : std::strtoll(restarts.c_str(), nullptr, 10);
   place_rollout(blocks, model, out), place_teacher(blocks, out);
   for (const MegatronFlag& flag : megatron_flags(further))
-    if (flag.name != "use_ray" && flag.name != "config" && flag.name != "max_restarts") add(arguments, flag.name, flag.values);
+    if (flag.name != "use_ray" && flag.name != "config" && flag.name != kRestarts)
+      add(arguments, flag.name, flag.values);
   return out;
 }
 
 Json ray_plan(const RayGroups& groups, const std::string& program, const std::string& directory,
               const ConfigFile& file) {
   const auto told = [](const RayGroup& group) {
-    return Json{{"role", group.role},       {"arguments", group.arguments},      {"copies", group.copies},
-                {"devices", group.devices}, {"address_flag", group.address_flag}};
+    return Json{{"role", group.role},
+                {"arguments", group.arguments},
+                {"copies", group.copies},
+                {"devices", group.devices},
+                {"address_flag", group.address_flag}};
   };
   Json servers = Json::array(), environment = Json::object();
   for (const RayGroup& each : groups.servers) servers.push_back(told(each));
   for (const auto& [name, value] : file.environment) environment[name] = value;
-  return {{"program", program},         {"directory", directory},      {"environment", environment}, {"servers", servers},
-          {"trainer", told(groups.trainer)}, {"restarts", groups.restarts}, {"output", groups.output}};
+  return {{"program", program},     {"directory", directory},          {"environment", environment},
+          {"servers", servers},     {"trainer", told(groups.trainer)}, {"restarts", groups.restarts},
+          {"output", groups.output}};
 }
 
 int run_on_ray(const Json& plan) {
@@ -193,9 +210,10 @@ int run_on_ray(const Json& plan) {
     }
   };
   ChildServer tried({.words = {python, "-c", "import ray"}, .output = "/dev/null"});
-  require(code_of(tried) == 0, Fault::Usage, "--use_ray true needs Python with Ray, and `", python,
-          " -c 'import ray'` failed: pip install ray, or name another Python as APUS_PYTHON. Without Ray one machine runs "
-          "the same: leave out --use_ray, and start the servers by apus rollout");
+  require(
+      code_of(tried) == 0, Fault::Usage, "--use_ray true needs Python with Ray, and `", python,
+      " -c 'import ray'` failed: pip install ray, or name another Python as APUS_PYTHON. Without Ray one machine runs "
+      "the same: leave out --use_ray, and start the servers by apus rollout");
   const fs::path folder = fs::temp_directory_path() / str("apus-ray-", ::getpid());
   fs::create_directories(folder);
   write_file_atomic(folder / "driver.py", std::string(asset("ray/driver.py")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `megatron rlhf --use_ray true --config FILE`: a file with a block for each role says how many devices the trainer, the
-// servers that roll out and a teacher's get. A Ray cluster places them (assets/ray/driver.py).
+// `megatron rlhf --use_ray true --config FILE`: a file with a block for each role says how many devices the trainer,
+// the servers that roll out and a teacher's get. A Ray cluster places them (assets/ray/driver.py).
 #pragma once
 
 #include <string>
@@ -30,7 +30,8 @@ struct RayGroups {
 RayGroups ray_groups(const ConfigFile& file, const std::string& path, const std::vector<std::string>& further);
 
 // What the driver reads.
-Json ray_plan(const RayGroups& groups, const std::string& program, const std::string& directory, const ConfigFile& file);
+Json ray_plan(const RayGroups& groups, const std::string& program, const std::string& directory,
+              const ConfigFile& file);
 
 // Runs it by Python, whose exit code it gives. Fault::Usage where there is no Python with Ray.
 int run_on_ray(const Json& plan);

@@ -31,6 +31,9 @@ struct PreparedMedia {
   // A video's own sound, where its tokens stand among the video's, and the token that it has. Null: there is none.
   std::shared_ptr<const MediaContent> sound = nullptr;
   int32_t sound_placeholder = 0;
+  // It is read as one with the question behind it, each token seeing all others: its tokens reach to where the answer
+  // begins. A row has one of such.
+  bool with_question = false;
   // The tokens of one line feed, of two, and so on, where runs begin and end with some: with those of the text beside
   // them they become one token, as if all had been tokenized together. Null: they stay as they are.
   std::shared_ptr<const std::vector<int32_t>> line_feeds = nullptr;

@@ -179,6 +179,12 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
     if (in.media[i].empty()) continue;
     const std::span<const int32_t> text = texts[i];
     const int64_t begin = begin_of(s, i), end = begin + s.length_q[i];
+    if (seeing().sees_question) {
+      int64_t reach = 0;
+      for (const MediaItem& m : in.media[i]) reach = std::max(reach, m.begin + m.length);
+      if (begin < reach) rows.add(begin, std::min(end, reach), row - begin, static_cast<int64_t>(i));
+      continue;
+    }
     for (int64_t n = begin; n < end; ++n) {
       const int64_t first = n;
       while (n < end && is_seen(text[static_cast<size_t>(n)])) ++n;

@@ -183,8 +183,7 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
     y_TO = remembering(x_TI, s, *memo);
   } else {
     const at::Tensor bias = bias_ && !ranks ? bias_->data : at::Tensor();
-    y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, weight_.part[0].size)
-                             : product(x_TI, bias, s);
+    y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, weight_.part[0].size) : product(x_TI, bias, s);
     y_TO = with_adapters(x_TI, y_TO, weight_.data, s);
   }
   if (!ranks) return y_TO;

@@ -25,9 +25,7 @@ struct Fp8Limits {
   int least_exponent;  // of numbers with all bits of the mantissa
   double most;
 };
-Fp8Limits limits(Fp8Type type) {
-  return type == Fp8Type::E4m3 ? Fp8Limits{3, -6, 448} : Fp8Limits{2, -14, 57344};
-}
+Fp8Limits limits(Fp8Type type) { return type == Fp8Type::E4m3 ? Fp8Limits{3, -6, 448} : Fp8Limits{2, -14, 57344}; }
 
 // 2 to whole numbers, exactly.
 at::Tensor power_of_two(const at::Tensor& exponent) {
@@ -144,7 +142,8 @@ at::Tensor rounded_to_fp8(const at::Tensor& x, Fp8Type type) {
 Fp8Numbers to_fp8(const at::Tensor& x_RK, Fp8Type type, Fp8Recipe::Scale scale, bool square) {
   if (scale == Fp8Recipe::Scale::Block) return {in_blocks(x_RK, type, square ? 128 : 1, 128), {}};
   if (scale == Fp8Recipe::Scale::Mx) return {in_blocks(x_RK, type, 1, 32), {}};
-  const at::Tensor largest = x_RK.numel() ? x_RK.to(at::kFloat).abs().amax() : at::zeros({}, x_RK.options().dtype(at::kFloat));
+  const at::Tensor largest =
+      x_RK.numel() ? x_RK.to(at::kFloat).abs().amax() : at::zeros({}, x_RK.options().dtype(at::kFloat));
   const at::Tensor unit = at::where(largest.gt(0), largest / limits(type).most, at::ones_like(largest));
   return {rounded_to_fp8(x_RK.to(at::kFloat) / unit, type).to(x_RK.scalar_type()), unit};
 }
@@ -152,9 +151,9 @@ Fp8Numbers to_fp8(const at::Tensor& x_RK, Fp8Type type, Fp8Recipe::Scale scale, 
 at::Tensor fp8_linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
                       const Fp8Recipe& recipe, const at::Tensor& known) {
   const at::Tensor x_MI = x_TD.reshape({-1, x_TD.size(-1)});
-  at::Tensor y_MO =
-      grouped(x_MI, weight_OD.unsqueeze(0), known.defined() && !bias_O.defined() ? known.view({x_MI.size(0), -1}) : at::Tensor(),
-              {x_MI.size(0)}, recipe);
+  at::Tensor y_MO = grouped(x_MI, weight_OD.unsqueeze(0),
+                            known.defined() && !bias_O.defined() ? known.view({x_MI.size(0), -1}) : at::Tensor(),
+                            {x_MI.size(0)}, recipe);
   std::vector<int64_t> sizes = x_TD.sizes().vec();
   sizes.back() = weight_OD.size(0);
   y_MO = y_MO.view(sizes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of FP8 numbers in training: what is multiplied, forward and backward, is rounded to FP8 with scales, and
-// summed in f32. No device multiplies such numbers itself here: the product is that of the same numbers in the type of x,
-// which holds them exactly.
+// summed in f32. No device multiplies such numbers itself here: the product is that of the same numbers in the type of
+// x, which holds them exactly.
 #pragma once
 
 #include <ATen/core/Tensor.h>

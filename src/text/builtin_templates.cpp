@@ -159,13 +159,39 @@ constexpr std::string_view kPlain = R"({%- for message in messages -%}
 {{- '\n\n' if add_generation_prompt and messages -}}
 )";
 
+// Pictures, the mark of the beginning, the question, a line feed. Checkpoints bring no template.
+constexpr std::string_view kPaliGemma = R"({%- macro said(content) -%}
+  {%- if content is string -%}
+    {{- content -}}
+  {%- else -%}
+    {%- for part in content -%}
+      {{- '<image>' if part.type == 'image' else part.text -}}
+    {%- endfor -%}
+  {%- endif -%}
+{%- endmacro -%}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {%- generation -%}
+      {{- said(message.content) ~ eos_token -}}
+    {%- endgeneration -%}
+  {%- elif message.role == 'user' -%}
+    {%- set parts = said(message.content).split('<image>') -%}
+    {{- '<image>' * (parts | length - 1) ~ bos_token ~ parts | join('') | trim ~ '\n' -}}
+  {%- else -%}
+    {{- raise_exception('PaliGemma reads a question, and no ' ~ message.role ~ ' message') -}}
+  {%- endif -%}
+{%- endfor -%}
+)";
+
 struct Builtin {
   std::string_view name;
   std::string text;
+  std::string_view family = {};  // the model_type whose checkpoints bring no template, and were trained on this one
 };
 
 const std::vector<Builtin>& builtins() {
-  static const std::vector<Builtin> all = {{"chatml", std::string(kTextOf) + std::string(kChatml)},
+  static const std::vector<Builtin> all = {{"paligemma", std::string(kPaliGemma), "paligemma"},
+                                           {"chatml", std::string(kTextOf) + std::string(kChatml)},
                                            {"llama3", std::string(kTextOf) + std::string(kLlama3)},
                                            {"default", std::string(kTextOf) + std::string(kPlainTurns)},
                                            {"plain", std::string(kTextOf) + std::string(kPlain)}};
@@ -178,6 +204,12 @@ std::string_view builtin_template(std::string_view name) {
   const auto& all = builtins();
   const auto it = std::find_if(all.begin(), all.end(), [&](const Builtin& one) { return one.name == name; });
   return it == all.end() ? std::string_view() : std::string_view(it->text);
+}
+
+std::string builtin_template_of(std::string_view family) {
+  for (const Builtin& one : builtins())
+    if (!family.empty() && one.family == family) return std::string(one.name);
+  return "";
 }
 
 std::vector<std::string> builtin_template_names() {

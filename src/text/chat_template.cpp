@@ -140,13 +140,23 @@ void cut_at_mark(Rendered& rendered, const std::string& last_text) {
   }
 }
 
+// The model_type of config.json; "": it does not say one.
+std::string family_in(const fs::path& folder) {
+  const Json config = read_json(folder / "config.json");
+  const auto type = config.find("model_type");
+  return type != config.end() && type->is_string() ? type->get<std::string>() : "";
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate() = default;
 
 std::optional<ChatTemplate> ChatTemplate::find(const fs::path& folder) {
   const auto texts = texts_in(folder);
-  if (texts.empty()) return {};
+  if (texts.empty()) {
+    const std::string own = builtin_template_of(family_in(folder));
+    return own.empty() ? std::nullopt : std::optional(builtin(own, folder));
+  }
   ChatTemplate out;
   for (const auto& [variant, text] : texts) {
     const std::string name = folder.filename().string() + (texts.size() > 1 ? ":" + variant : "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of the head that guesses tokens ahead: cross-entropy of what the head says of a text, read as the engine reads
-// it, over the tokens that are learnt; and what it trains.
+// The loss of the head that guesses tokens ahead: cross-entropy of what the head says of a text, read as the engine
+// reads it, over the tokens that are learnt; and what it trains.
 #include "algos/tokens_ahead.h"
 
 #include <ATen/TensorOperators.h>
@@ -43,7 +43,8 @@ struct Ahead : ::testing::TestWithParam<const char*> {
            shorter = packed_step({static_cast<int32_t>(n - 1)}, golden::device());
       const at::Tensor state_TD = model->forward(Inputs(id_T), step);
       const GuessHead& head = *model->guess_head();
-      const at::Tensor ahead_TD = head.states(*model, Inputs(id_T.narrow(0, 1, n - 1)), state_TD.narrow(0, 0, n - 1), shorter),
+      const at::Tensor ahead_TD =
+                           head.states(*model, Inputs(id_T.narrow(0, 1, n - 1)), state_TD.narrow(0, 0, n - 1), shorter),
                        log_p = at::log_softmax(head.logits(*model, ahead_TD).to(at::kFloat), -1).cpu();
       for (int64_t t = 0; t + 2 < n; ++t)
         if (sample.trained[static_cast<size_t>(t + 2)])

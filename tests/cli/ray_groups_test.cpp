@@ -28,7 +28,7 @@ TEST(RayGroups, ServersHaveDevicesOfTheirOwn) {
   EXPECT_EQ(all.output, "out");
   EXPECT_EQ(all.restarts, 2);
   EXPECT_EQ(join(all.trainer.arguments, " "),
-            "megatron rlhf --rlhf_type grpo --model m --dataset a b --vllm_engine_kwargs {\"x\":1} --max_restarts 2 "
+            "megatron rlhf --rlhf_type grpo --model m --dataset a b --vllm_engine_kwargs {\"x\":1} "
             "--output_dir out --vllm_mode server --model other");
   ASSERT_EQ(all.servers.size(), 2);
   EXPECT_EQ(all.servers[0].copies, 2);
@@ -42,8 +42,8 @@ TEST(RayGroups, ServersHaveDevicesOfTheirOwn) {
 }
 
 TEST(RayGroups, RolesOfOneGroupShareTheirs) {
-  const RayGroups all = groups(
-      "colocate_groups: [[train, rollout]]\ntrain:\n  gpus: 2\nrollout:\n  gpus: 2\n  vllm_max_model_len: 64\n");
+  const RayGroups all =
+      groups("colocate_groups: [[train, rollout]]\ntrain:\n  gpus: 2\nrollout:\n  gpus: 2\n  vllm_max_model_len: 64\n");
   EXPECT_TRUE(all.servers.empty());
   EXPECT_NE(join(all.trainer.arguments, " ").find("--vllm_mode colocate --vllm_max_model_len 64"), std::string::npos);
 }

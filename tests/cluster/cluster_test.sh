@@ -4,7 +4,9 @@
 #   slurm    a controller and two nodes; a run, a run that its time limit stops and that goes on when it is queued again, a task a node
 #   mpirun   two ranks by Open MPI
 #   torchrun two ranks, one of which is killed: all start again and go on from the checkpoint
-# Exit code 77: skipped, for want of the scheduler (slurm-wlm with munge and as root; openmpi-bin; torchrun of $APUS_PEERS or PATH).
+#   ray      a cluster of two nodes: trainer and server are placed, and both are killed: the run goes on from its checkpoint
+# Exit code 77: skipped, for want of the scheduler (slurm-wlm with munge and as root; openmpi-bin; torchrun of $APUS_PEERS or PATH;
+# Ray of the Python in $APUS_PEERS, or of $APUS_PYTHON).
 set -euo pipefail
 apus=$1 examples=$2 work=$3 case=$4
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -98,6 +100,25 @@ torchrun)
   wait $! || { cat torchrun.log >&2; fail torchrun; }
   ended out 60
   grep -q "goes on\|resum" torchrun.log || { cat torchrun.log >&2; fail "it did not go on from a checkpoint"; }
+  ;;
+ray)
+  export APUS_PYTHON=${APUS_PYTHON:-${APUS_PEERS:+$APUS_PEERS/bin/}python3} RAY_ADDRESS=127.0.0.1:6391
+  "$APUS_PYTHON" -c 'import ray' 2>/dev/null || skip "$APUS_PYTHON has no Ray"
+  ray() { "$APUS_PYTHON" -c 'import sys; from ray.scripts.scripts import main; sys.argv[0] = "ray"; main()' "$@"; }
+  trap 'ray stop --force >/dev/null 2>&1 || true' EXIT
+  { ray start --head --port=6391 --num-cpus=1 --disable-usage-stats --include-dashboard=false &&
+    (unset RAY_ADDRESS && ray start --address=127.0.0.1:6391 --num-cpus=1 --disable-usage-stats); } >ray.log 2>&1 ||
+    { tail -n 20 ray.log >&2; fail "Ray does not start"; }
+  MODEL=$work/model ROWS=$work/rows.jsonl OUT=$work/out REWARD="external:python3 $examples/island/reward.py" \
+    "$apus" megatron rlhf --use_ray true --config "$examples/cluster/ray.yaml" >run.log 2>&1 &
+  for _ in $(seq 240); do [ -d out/checkpoint-5 ] && break; sleep 0.5; done
+  pkill -9 -n -f "^$apus (megatron )?rlhf .*--output_dir $work/out" || { tail -n 40 run.log >&2; fail "no trainer to kill"; }
+  pkill -9 -n -f "^$apus rollout --model $work/model" || fail "no server to kill"
+  wait $! || { tail -n 40 run.log >&2; fail ray; }
+  ended out 30
+  for said in "train ended" "rollout server .* has ended" "resumed from"; do
+    grep -q "$said" run.log || { tail -n 40 run.log >&2; fail "nothing says: $said"; }
+  done
   ;;
 *) fail "no case $case" ;;
 esac

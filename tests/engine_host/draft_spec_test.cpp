@@ -100,6 +100,21 @@ TEST(DraftOptions, SayWhatCannotBe) {
   test::expect_says(refusal({"--speculative_max_sequences", "3"}), "nothing to limit");
 }
 
+TEST(DraftOptions, SayWhatSglangSays) {
+  DraftOptions o;
+  o.sglang_speculative_algorithm = "EAGLE", o.sglang_speculative_num_steps = 3;
+  EXPECT_EQ(o.spec().by, DraftSpec::By::Head);
+  EXPECT_EQ(o.spec().tokens, 3);
+  o.sglang_speculative_algorithm = "NGRAM", o.sglang_speculative_num_steps.reset();
+  EXPECT_EQ(o.spec().by, DraftSpec::By::Text);
+  EXPECT_EQ(o.spec().tokens, 4);
+  o.speculative_config = {{"method", "ngram"}};
+  EXPECT_THROW(o.spec(), Error);
+  o = {};
+  o.sglang_speculative_num_steps = 2;
+  EXPECT_THROW(o.spec(), Error);
+}
+
 TEST(GuessLength, FollowsWhatWasRight) {
   GuessLength length;
   const auto pass = [&](int64_t count, int64_t right) {

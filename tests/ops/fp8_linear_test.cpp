@@ -3,7 +3,11 @@
 // numbers rounded so, by each recipe.
 #include "ops/fp8_linear.h"
 
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -55,7 +59,8 @@ using Matrix = std::vector<std::vector<double>>;
 Matrix matrix_of(const at::Tensor& t) {
   Matrix m(static_cast<size_t>(t.size(0)), std::vector<double>(static_cast<size_t>(t.size(1))));
   for (size_t i = 0; i < m.size(); ++i)
-    for (size_t j = 0; j < m[i].size(); ++j) m[i][j] = t[static_cast<int64_t>(i)][static_cast<int64_t>(j)].item<double>();
+    for (size_t j = 0; j < m[i].size(); ++j)
+      m[i][j] = t[static_cast<int64_t>(i)][static_cast<int64_t>(j)].item<double>();
   return m;
 }
 Matrix turned(const Matrix& m) {
@@ -68,7 +73,9 @@ Matrix turned(const Matrix& m) {
 // What FP8 with scales makes of a matrix whose rows are summed along.
 Matrix rounded(Matrix m, Fp8Type type, Fp8Recipe::Scale scale, bool weight) {
   const std::vector<double> all = numbers_of(type);
-  const size_t rows = scale == Fp8Recipe::Scale::Tensor ? m.size() : scale == Fp8Recipe::Scale::Block && weight ? 128 : 1;
+  const size_t rows = scale == Fp8Recipe::Scale::Tensor            ? m.size()
+                      : scale == Fp8Recipe::Scale::Block && weight ? 128
+                                                                   : 1;
   const size_t columns = scale == Fp8Recipe::Scale::Tensor ? m[0].size() : scale == Fp8Recipe::Scale::Block ? 128 : 32;
   for (size_t r = 0; r < m.size(); r += rows)
     for (size_t c = 0; c < m[0].size(); c += columns) {
@@ -133,7 +140,8 @@ TEST(Fp8, RowsOfExpertsAreTheirOwnProducts) {
   y.sum().backward();
   const at::Tensor dx = x.grad().clone(), dw = w.grad().clone();
   x.mutable_grad().reset(), w.mutable_grad().reset();
-  const at::Tensor each = at::cat({fp8_linear(x.narrow(0, 0, 4), w[0], {}, recipe), fp8_linear(x.narrow(0, 4, 5), w[2], {}, recipe)});
+  const at::Tensor each =
+      at::cat({fp8_linear(x.narrow(0, 0, 4), w[0], {}, recipe), fp8_linear(x.narrow(0, 4, 5), w[2], {}, recipe)});
   each.sum().backward();
   EXPECT_TRUE(at::equal(y, each));
   EXPECT_TRUE(at::equal(dx, x.grad()));

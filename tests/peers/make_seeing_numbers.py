@@ -191,6 +191,9 @@ class Run:
             given["mm_token_type_ids"] = (torch.tensor([row]) == self.token).int() + 2 * video.int()
         if self.placed and given:
             given["mm_token_type_ids"] = self.kinds_of(row, given)
+        if self.config.model_type == "paligemma" and given:  # up to the picture's end each token sees all others
+            end = len(row) - row[::-1].index(self.token)
+            given["token_type_ids"] = (torch.arange(len(row)) >= end).int()[None]
         last = []
         hook = self.model.get_output_embeddings().register_forward_pre_hook(lambda m, args: last.append(args[0]))
         out = self.model(input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), use_cache=False, **as_arguments(self.model, given))
@@ -212,7 +215,7 @@ def make_rows(config, model):
     """Ids of the rows with as many tokens of a picture as the model makes of it, and the pictures of each."""
     words = lambda n: [t for t in torch.randint(3, config.text_config.vocab_size, (4 * n,)).tolist() if t not in placeholders(config)][:n]
     rows, pictures, number = [], [], 0
-    for lengths in ROWS:
+    for lengths in ((0, 8), (0, 6)) if config.model_type == "paligemma" else ROWS:  # its pictures stand before all words
         row, own = words(lengths[0]), []
         for length in lengths[1:]:
             own.append(pictures_of(config, number))

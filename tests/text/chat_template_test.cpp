@@ -249,7 +249,10 @@ TEST_F(Folders, OwnTemplatesSpeakTheirFormats) {
   EXPECT_NE(chatml.render(input).text.find("<tools>\n{\"name\": \"f\"}\n</tools>"), std::string::npos);
   for (const std::string& name : ChatTemplate::builtin_names()) {
     const Json image = Json::array({{{"role", "user"}, {"content", {{{"type", "image"}}}}}});
-    EXPECT_THROW(render(ChatTemplate::builtin(name), image), TemplateError) << name;
+    if (name == "paligemma")
+      EXPECT_EQ(render(ChatTemplate::builtin(name), image), "<image>\n");  // its tokenizer names no beginning
+    else
+      EXPECT_THROW(render(ChatTemplate::builtin(name), image), TemplateError) << name;
     EXPECT_NO_THROW(render(ChatTemplate::builtin(name), Json::array())) << name;
   }
   EXPECT_THROW(ChatTemplate::builtin("nope"), Error);

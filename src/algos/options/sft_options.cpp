@@ -29,7 +29,7 @@ void SftOptions::fields(OptionTable& v) {
     "1: train the head that guesses the token after the next, too, with which checkpoints of some families come")
       .at_least(0)
       .at_most(1)
-      .noted();
+      .must_match();
   v("mtp_loss_scaling_factor", mtp_loss_scaling_factor, "--mtp_num_layers: how much the head's loss counts")
       .at_least(0)
       .noted();

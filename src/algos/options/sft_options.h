@@ -20,7 +20,9 @@ struct SftOptions {
   double mtp_loss_scaling_factor = 0.1;
   std::string acc_strategy = "token";  // token, seq
   AlgorithmNeeds needs() const {
-    return {.whole_logits = enable_eaft_loss ? "--enable_eaft_loss" : enable_asft_loss ? "--enable_asft_loss" : "",
+    return {.whole_logits = enable_eaft_loss   ? "--enable_eaft_loss"
+                            : enable_asft_loss ? "--enable_asft_loss"
+                                               : "",
             .ahead = mtp_num_layers > 0 ? "--mtp_num_layers" : ""};
   }
   bool uses_reference() const { return enable_asft_loss && asft_alpha > 0; }

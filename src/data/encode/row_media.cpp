@@ -220,7 +220,8 @@ void MediaReader::load(MediaItem& item) const {
   const size_t number = static_cast<size_t>(kind - kMediaKinds.data());
   const PreparedMedia made = prepared(kTypes[number], source["entry"]).media;
   item.content = source.value("own_sound", false) ? made.sound : made.content;
-  require(item.content && item.content->digest == item.digest, Fault::Data, entry_name(json_text(source["entry"])),
+  require(item.content && item.content->digest == item.digest.substr(0, item.digest.find(':')), Fault::Data,
+          entry_name(json_text(source["entry"])),
           ": it has changed since the row was encoded, or the settings of media have");
 }
 
@@ -257,6 +258,19 @@ bool joined_feeds(std::vector<int32_t>& text, const RowMedium& medium, int32_t n
   if (before == 0 || more == 0 || before + more > feeds->size()) return false;
   text.back() = (*feeds)[before + more - 1];
   return true;
+}
+}  // namespace
+
+namespace {
+// What becomes of the picture depends on these words too: so does its digest, by which what was made of it is found
+// again.
+void join_question(Sample& out, const RowMedia& media, const Origin& origin) {
+  if (media.size() > 1) throw RowError(origin, media[1].key, "this model reads one picture with each question");
+  const auto answer = std::find(out.trained.begin(), out.trained.end(), 1) - out.trained.begin();
+  MediaItem& item = out.media.front();
+  item.length = answer - item.begin;
+  const std::string words(reinterpret_cast<const char*>(out.ids.data()), static_cast<size_t>(answer) * sizeof(int32_t));
+  item.digest += ":" + hex_digest(words, 16);
 }
 }  // namespace
 
@@ -307,6 +321,7 @@ void place_media(Sample& sample, RowMedia media, const Origin& origin) {
   if (medium < media.size())
     throw RowError(origin, media[medium].key,
                    "the chat template leaves it out: the message in which it stands is not shown to the model");
+  if (!media.empty() && media[0].media.with_question) join_question(out, media, origin);
   sample.ids = std::move(out.ids), sample.trained = std::move(out.trained), sample.weights = std::move(out.weights);
   sample.media = std::move(out.media);
 }

@@ -116,12 +116,38 @@ void DraftOptions::fields(OptionTable& v) {
     "\"prompt_lookup_max\": 3}, {\"model\": DIR, \"num_speculative_tokens\": 4}, or {\"method\": \"mtp\"} for a head "
     "that the model comes with")
       .alias("vllm_speculative_config");
+  v("sglang_speculative_algorithm", sglang_speculative_algorithm,
+    "SGLang's word for it: EAGLE and NEXTN are the head that the model comes with, NGRAM the text before")
+      .choices({"EAGLE", "NEXTN", "NGRAM"});
+  v("sglang_speculative_num_steps", sglang_speculative_num_steps,
+    "--sglang_speculative_algorithm: how many tokens are guessed at a time")
+      .at_least(1)
+      .at_most(kMostDrafted);
+  v.no_effect({"sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"},
+              "guesses follow one another, so many as --sglang_speculative_num_steps says; there is no tree of them");
 }
+
+namespace {
+// What SGLang's flags say, as vLLM's object.
+Json config_of_sglang(const std::string& algorithm, std::optional<int64_t> steps) {
+  Json config = {{"method", algorithm == "NGRAM" ? "ngram" : "mtp"}};
+  if (steps) config["num_speculative_tokens"] = *steps;
+  return config;
+}
+}  // namespace
 
 DraftSpec DraftOptions::spec() const {
   DraftSpec out;
   const bool flags = num_speculative_tokens || speculative_ngram || !draft_model.empty();
-  const bool config = !speculative_config.is_null() && !(speculative_config.is_object() && speculative_config.empty());
+  const bool own = !speculative_config.is_null() && !(speculative_config.is_object() && speculative_config.empty()),
+             config = own || sglang_speculative_algorithm;
+  require(!own || !sglang_speculative_algorithm, Fault::Usage,
+          "--speculative_config and --sglang_speculative_algorithm are two ways to say the same: give one of them");
+  require(!sglang_speculative_num_steps || sglang_speculative_algorithm, Fault::Usage,
+          "--sglang_speculative_num_steps belongs to --sglang_speculative_algorithm");
+  require(!flags || !sglang_speculative_algorithm, Fault::Usage,
+          "--sglang_speculative_algorithm says what --num_speculative_tokens, --speculative_ngram and --draft_model "
+          "say: give one or the others");
   require(!flags || !config, Fault::Usage,
           "--speculative_config says what --num_speculative_tokens, --speculative_ngram and --draft_model say: give "
           "one or the others");
@@ -133,7 +159,9 @@ DraftSpec DraftOptions::spec() const {
   out.tokens = num_speculative_tokens.value_or(4);
   out.longest = speculative_ngram.value_or(out.longest);
   if (!draft_model.empty()) out.model = draft_model, out.by = DraftSpec::By::Model;
-  if (config) take_config(out, speculative_config);
+  if (config)
+    take_config(
+        out, own ? speculative_config : config_of_sglang(*sglang_speculative_algorithm, sglang_speculative_num_steps));
   out.max_sequences = speculative_max_sequences.value_or(out.max_sequences);
   require(out.shortest <= out.longest, Fault::Usage, "--speculative_config: \"prompt_lookup_min\" (", out.shortest,
           ") is above \"prompt_lookup_max\" (", out.longest, ")");

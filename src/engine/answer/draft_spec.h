@@ -32,6 +32,9 @@ struct DraftOptions {
   std::optional<int64_t> num_speculative_tokens, speculative_ngram, speculative_max_sequences;
   std::string draft_model;
   Json speculative_config;  // vLLM's form of all of them
+  // SGLang's: by what, and how many tokens ahead.
+  std::optional<std::string> sglang_speculative_algorithm;
+  std::optional<int64_t> sglang_speculative_num_steps;
   void fields(OptionTable& v);
   DraftSpec spec() const;  // Fault::Usage for what cannot be
 };

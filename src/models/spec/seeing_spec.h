@@ -209,6 +209,9 @@ struct SeeingSpec {
   double positions_per_second = 2;
   // Tokens of an image that stand together see each other, also those behind them; or only in layers with a window.
   bool sees_ahead = false, ahead_in_windows_only = false;
+  // With sees_ahead: all tokens from the first to the end of the last medium do, the question's among them
+  // (PreparedMedia::with_question).
+  bool sees_question = false;
   // Tiles of an image are one of all of it and a grid of it once more. Null: each stands for itself.
   std::shared_ptr<const MosaicForm> mosaic = nullptr;
   // Beginnings of parameters' names by what they are for: what --freeze_llm, --freeze_vit and --freeze_aligner mean.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdEMAMix: AdamW whose step is the usual momentum and `alpha` times a second one that forgets slowly. Both alpha and
-// the slow decay may rise over the first updates (t_alpha, t_beta3), as the paper has it. The three moments are f32 or, a
-// quarter as large, of 8 bits with a scale for each block.
+// the slow decay may rise over the first updates (t_alpha, t_beta3), as the paper has it. The three moments are f32 or,
+// a quarter as large, of 8 bits with a scale for each block.
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
@@ -27,8 +27,8 @@ class AdEMAMix final : public Optimizer {
     beta3_ = a.number("beta3", 0.9999), alpha_ = a.number("alpha", 5), t_alpha_ = a.number("t_alpha", 0),
     t_beta3_ = a.number("t_beta3", 0);
     a.done();
-    require(beta1_ > 0 && beta3_ > 0 && beta3_ < 1 && alpha_ >= 0, Fault::Usage,
-            "--optim ", kind(), ": --adam_beta1 and beta3 must be between 0 and 1, alpha 0 or more");
+    require(beta1_ > 0 && beta3_ > 0 && beta3_ < 1 && alpha_ >= 0, Fault::Usage, "--optim ", kind(),
+            ": --adam_beta1 and beta3 must be between 0 and 1, alpha 0 or more");
   }
 
  private:
@@ -51,9 +51,8 @@ class AdEMAMix final : public Optimizer {
       change_moment(slot, "exp_avg", u, ops::kMeanDither, [&](at::Tensor& fast) {
         d = fast.mul_(beta1_).add_(g, 1 - beta1_) / (1 - std::pow(beta1_, step));
       });
-      change_moment(slot, "exp_avg_slow", u, kSlowDither, [&](at::Tensor& slow) {
-        d.add_(slow.mul_(beta3).add_(g, 1 - beta3), alpha(step));
-      });
+      change_moment(slot, "exp_avg_slow", u, kSlowDither,
+                    [&](at::Tensor& slow) { d.add_(slow.mul_(beta3).add_(g, 1 - beta3), alpha(step)); });
       change_moment(slot, "exp_avg_sq", u, ops::kSquareDither, [&](at::Tensor& square) {
         square.mul_(beta2_).addcmul_(g, g, 1 - beta2_);
         d.div_((square.sqrt().div_(std::sqrt(1 - std::pow(beta2_, step)))).add_(eps_));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SOAP: AdamW in the directions in which a matrix' gradients vary (the eigenvectors of Shampoo's two statistics, G G'
-// and G' G). The directions follow the statistics by one power iteration every precondition_frequency updates; the first
-// update only looks. Embeddings, heads, vectors and stacked experts take AdamW as it is.
+// and G' G). The directions follow the statistics by one power iteration every precondition_frequency updates; the
+// first update only looks. Embeddings, heads, vectors and stacked experts take AdamW as it is.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/linalg_eigh.h>
@@ -18,7 +18,8 @@
 namespace apus {
 namespace {
 
-// The eigenvectors of a statistic as columns, the largest first. f64: small ones of a matrix of low rank are noise else.
+// The eigenvectors of a statistic as columns, the largest first. f64: small ones of a matrix of low rank are noise
+// else.
 at::Tensor eigenvectors(const at::Tensor& statistic) {
   const auto [values, vectors] = at::linalg_eigh(statistic.to(at::kDouble));
   return vectors.flip({1}).to(at::kFloat);
@@ -33,8 +34,9 @@ class Soap final : public Optimizer {
     most_ = static_cast<int64_t>(a.number(kSoapLargest, kSoapLargestSide));
     statistics_ = a.number("shampoo_beta", decay_.beta2);
     a.done();
-    require(frequency_ > 0 && most_ >= 0 && statistics_ >= 0 && statistics_ < 1, Fault::Usage, "--optim soap: ",
-            "precondition_frequency must be above 0, ", kSoapLargest, " 0 or more, shampoo_beta from 0 to below 1");
+    require(frequency_ > 0 && most_ >= 0 && statistics_ >= 0 && statistics_ < 1, Fault::Usage,
+            "--optim soap: ", "precondition_frequency must be above 0, ", kSoapLargest,
+            " 0 or more, shampoo_beta from 0 to below 1");
   }
 
  private:

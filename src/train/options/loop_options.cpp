@@ -52,7 +52,8 @@ void LoopOptions::fields(OptionTable& v) {
       .shown_default("no FP8")
       .noted();
   v("fp8_recipe", fp8_recipe,
-    "--fp8_format: what shares a scale: all numbers of a tensor; 128 of a row and 128 x 128 of a weight (blockwise); or "
+    "--fp8_format: what shares a scale: all numbers of a tensor; 128 of a row and 128 x 128 of a weight (blockwise); "
+    "or "
     "32 (mxfp8)")
       .choices({"tensorwise", "blockwise", "mxfp8"})
       .noted();
