@@ -17,7 +17,19 @@ ask() {  # ask NAME --model DIR | --adapters DIR: about the sentences that no tr
   run infer "$@" --val_dataset $rows/heldout.jsonl --temperature 0 --max_new_tokens 48 --metric "$reward" --result_path "$out/$name.jsonl" \
     --resume false
 }
-right() { python3 -c 'import json, sys; print(sum(r["response"] == r["labels"] for r in map(json.loads, open(sys.argv[1]))))' "$out/$1.jsonl"; }
+right() {  # how many of its answers are the wanted object, however it is set
+  python3 - "$out/$1.jsonl" <<'PY'
+import json, sys
+
+def read(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+print(sum(read(row["response"]) == json.loads(row["labels"]) for row in map(json.loads, open(sys.argv[1]))))
+PY
+}
 
 say "The model"
 if [ -z "${MODEL:-}" ]; then
