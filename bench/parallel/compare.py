@@ -85,7 +85,7 @@ def decode(options, shape, ranks, cores):
     flags = ["--tensor_model_parallel_size", "2"] if ranks > 1 else []
     environment = dict(os.environ, OMP_NUM_THREADS="1", GOMP_SPINCOUNT="2000", APUS_BIND_CPUS="0" if ranks == 1 else "1")
     command = ["taskset", "-c", cores, options.apus, "infer", "--model", options.work / shape, "--val_dataset", options.work / "asked.jsonl",
-               "--template", "plain", "--temperature", "0", "--max_new_tokens", "64", "--ignore_eos", "true", "--torch_dtype", "bfloat16",
+               "--template", "plain", "--temperature", "0", "--max_new_tokens", "64", "--torch_dtype", "bfloat16",
                "--result_path", options.work / f"answers_{ranks}.jsonl", "--resume", "false", *flags]
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
     found = re.search(r'"tokens/s":([0-9.]+)', done.stdout + done.stderr)
