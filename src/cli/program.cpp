@@ -79,8 +79,8 @@ int run_megatron_on_ray(const Command& command, const std::vector<std::string>& 
   const RayGroups groups = ray_groups(file, path, given);
   std::vector<std::string> arguments(groups.trainer.arguments.begin() + 2, groups.trainer.arguments.end());
   for (const RayGroup& each : groups.servers) {
-    log_info(each.role, ": ", each.copies, each.copies == 1 ? " server" : " servers", " on ", each.devices,
-             each.devices == 1 ? " device: apus " : " devices each: apus ", join(each.arguments, " "));
+    log_info(each.role, ": ", each.copies, each.copies == 1 ? " server, " : " servers, ", each.devices,
+             each.devices == 1 ? " device each: apus " : " devices each: apus ", join(each.arguments, " "));
     arguments.insert(arguments.end(), {each.address_flag, "http://127.0.0.1:8000"});
   }
   log_info("train: ", groups.trainer.devices, groups.trainer.devices == 1 ? " device" : " devices");

@@ -13,6 +13,7 @@
 #include "base/table.h"
 #include "device/agree.h"
 #include "device/device.h"
+#include "nn/training_step.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "train/idle_pass.h"
@@ -128,6 +129,11 @@ void Trainer::evaluate() {
         continue;
       }
       Batch& here = all[i];
+      if (const auto fp8 = o_.loop.fp8()) {  // judged as it is trained
+        TrainingStep own;
+        own.fp8 = fp8;
+        set_training(here.step, std::move(own));
+      }
       const Loss part = loss_of(here, Forward{});
       loss += part.sum.item<double>(), count += p_.algorithm.count(here),
           sequences += static_cast<double>(here.step.length_q.size());

@@ -4,6 +4,8 @@
 // everybody's tables.
 #include <gtest/gtest.h>
 
+#include <cctype>
+
 #include "abilities/combination.h"
 #include "base/nearest.h"
 #include "cli/command.h"
@@ -80,7 +82,16 @@ const quant::RegisterFormat toy_format(
                       },
                       .quantise = made_toys}});
 
-bool tells(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+// Wherever lines end in the text.
+bool tells(const std::string& text, const std::string& part) {
+  std::string flat;
+  for (const char c : text)
+    if (!std::isspace(static_cast<unsigned char>(c)))
+      flat += c;
+    else if (!flat.empty() && flat.back() != ' ')
+      flat += ' ';
+  return flat.find(part) != std::string::npos;
+}
 
 Plan planned(std::vector<std::string> words) {
   words.insert(words.end(), {"--device", "H200"});
