@@ -19,10 +19,10 @@ namespace apus {
 namespace {
 
 // The eigenvectors of a statistic as columns, the largest first. f64: small ones of a matrix of low rank are noise
-// else.
+// else. On the host, once: not all devices have that.
 at::Tensor eigenvectors(const at::Tensor& statistic) {
-  const auto [values, vectors] = at::linalg_eigh(statistic.to(at::kDouble));
-  return vectors.flip({1}).to(at::kFloat);
+  const auto [values, vectors] = at::linalg_eigh(statistic.to(at::kCPU, at::kDouble));
+  return vectors.flip({1}).to(statistic.device(), at::kFloat);
 }
 
 class Soap final : public Optimizer {
