@@ -106,7 +106,7 @@ class Group:
         for actor in self.actors:
             try:
                 found.append(ray.get(actor.code.remote(), timeout=60))
-            except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError):
+            except ray.exceptions.RayError:
                 found.append("lost")
         return found
 

@@ -208,9 +208,8 @@ class Rules {
     refuse(c_.fp8 && draws(), "--fp8_format is not available for ", c_.asked,
            ", whose answers are drawn by products of the weights' own type: leave it out");
     refuse(c_.fp8 && c_.quantised && c_.tuner != "full",
-           "--fp8_format rounds what is multiplied by plain weights, and "
-           "those of ",
-           c_.model_name, " are quantised: leave one of them out");
+           "--fp8_format rounds what is multiplied by plain weights, and those of ", c_.model_name,
+           " are quantised: leave one of them out");
     refuse(c_.quantised && c_.tuner == "full",
            "quantised weights cannot be trained: use --tuner_type lora, or leave out --quant_method");
     refuse(c_.asks_reference && !c_.algorithm->compares_rows,

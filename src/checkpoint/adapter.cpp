@@ -282,7 +282,10 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     if (expected.count(n)) continue;
     const bool of_head = !model.guess_head() && n.starts_with(kAdapterPrefix) &&
                          guesses_ahead(model, n.substr(std::string(kAdapterPrefix).size()));
-    of_head ? ++ahead : (wrong.push_back(n + " has no place in this model"), 0);
+    if (of_head)
+      ++ahead;
+    else
+      wrong.push_back(n + " has no place in this model");
   }
   if (ahead > 0)
     log_info("the adapter's ", ahead,

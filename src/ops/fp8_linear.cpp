@@ -142,10 +142,10 @@ at::Tensor rounded_to_fp8(const at::Tensor& x, Fp8Type type) {
 Fp8Numbers to_fp8(const at::Tensor& x_RK, Fp8Type type, Fp8Recipe::Scale scale, bool square) {
   if (scale == Fp8Recipe::Scale::Block) return {in_blocks(x_RK, type, square ? 128 : 1, 128), {}};
   if (scale == Fp8Recipe::Scale::Mx) return {in_blocks(x_RK, type, 1, 32), {}};
-  const at::Tensor largest =
-      x_RK.numel() ? x_RK.to(at::kFloat).abs().amax() : at::zeros({}, x_RK.options().dtype(at::kFloat));
+  const at::Tensor wide = x_RK.to(at::kFloat),
+                   largest = wide.numel() ? wide.abs().amax() : at::zeros({}, wide.options());
   const at::Tensor unit = at::where(largest.gt(0), largest / limits(type).most, at::ones_like(largest));
-  return {rounded_to_fp8(x_RK.to(at::kFloat) / unit, type).to(x_RK.scalar_type()), unit};
+  return {rounded_to_fp8(wide / unit, type).to(x_RK.scalar_type()), unit};
 }
 
 at::Tensor fp8_linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,

@@ -262,8 +262,7 @@ bool joined_feeds(std::vector<int32_t>& text, const RowMedium& medium, int32_t n
 }  // namespace
 
 namespace {
-// What becomes of the picture depends on these words too: so does its digest, by which what was made of it is found
-// again.
+// What becomes of the picture depends on these words too, and so does the digest by which it is found again.
 void join_question(Sample& out, const RowMedia& media, const Origin& origin) {
   if (media.size() > 1) throw RowError(origin, media[1].key, "this model reads one picture with each question");
   const auto answer = std::find(out.trained.begin(), out.trained.end(), 1) - out.trained.begin();
