@@ -47,7 +47,7 @@ DequantiseReport dequantise_checkpoint(const DequantiseSpec& spec) {
   const UnreadTensors unread =
       load_weights(*model, TensorFolder(spec.base),
                    {.dtype = spec.dtype, .quantised = quantised.get(), .made_plain = true, .filled = write});
-  for (const auto* names : {&unread.ahead, &unread.speech})
+  for (const auto* names : {&unread.ahead, &unread.speech, &unread.drawing})
     if (!names->empty())
       log_warning(names->size(), " tensors (", names->front(), ", ...) are left out of ", spec.output.string());
   writer->commit();

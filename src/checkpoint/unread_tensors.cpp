@@ -25,6 +25,9 @@ bool is_speech(const std::string& name) {
   return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
 }
 
+// Of the parts of Janus that draw.
+bool is_drawing(const std::string& name) { return name.starts_with("gen_"); }
+
 // Of the parts of Gemma 4 that hear.
 bool is_hearing(const std::string& name) {
   return name.starts_with("model.audio_tower.") || name.starts_with("model.embed_audio.");
@@ -53,6 +56,7 @@ UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, con
   for (const auto& name : source.names()) {
     if (used.count(name) || is_harmless(name) || model.leaves_unread(name)) continue;
     (is_speech(name)              ? unread.speech
+     : is_drawing(name)           ? unread.drawing
      : is_hearing(name)           ? unread.hearing
      : guesses_ahead(model, name) ? unread.ahead
      : is_other_head(model, name) ? unread.heads
@@ -66,6 +70,9 @@ void tell_unread(const UnreadTensors& unread, const Model& model) {
   if (!unread.speech.empty())
     log_info("the checkpoint's ", unread.speech.size(),
              " tensors that make speech (talker and what follows it) are not read: this model answers in text");
+  if (!unread.drawing.empty())
+    log_info("the checkpoint's ", unread.drawing.size(), " tensors that draw pictures (", unread.drawing.front(),
+             ", ...) are not read, nor are they in what is saved: this model answers in text");
   if (!unread.hearing.empty())
     log_info("the checkpoint's ", unread.hearing.size(), " tensors of what hears (", unread.hearing.front(),
              ", ...) are not read, nor are they in what is saved: sounds are not supported in this family");

@@ -83,7 +83,7 @@ void Engine::check(EngineRequest& request) const {
           " tokens leave no room in the context of ", max_model_len_,
           " tokens; shorten it, or raise --max_model_len if the model allows");
   // With media there may be words of a tower's own among the tokens.
-  const int64_t lowest = request.media.empty() ? 0 : VisionSpec::kFirstMark - VisionSpec::kMarks + 1;
+  const int64_t lowest = request.media.empty() ? 0 : VisionSpec::kLowestMark;
   for (const int32_t t : request.prompt)
     require(t >= lowest && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ",
             vocab());

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "environment/environment.h"
 
+#include <atomic>
 #include <cmath>
+#include <future>
+#include <thread>
 
 #include "base/error.h"
 #include "base/program.h"
@@ -13,12 +16,15 @@ namespace apus {
 namespace {
 
 constexpr size_t kMostObservation = 1 << 20;  // bytes
+constexpr size_t kMostWorkers = 16;
 
 bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
 bool is_address(const std::string& name) { return begins(name, "http://") || begins(name, "https://"); }
 bool names_program(const std::string& name) {
   return begins(name, kExternalEnvironment) || begins(name, kAgentEnvironment);
 }
+// search:FOLDER is `search`, with a folder.
+std::string registered_name(const std::string& name) { return begins(name, "search:") ? "search" : name; }
 std::string command_in(const std::string& name) { return name.substr(name.find(':') + 1); }
 
 Json messages_of(const Json& observation, const std::string& where) {
@@ -45,14 +51,24 @@ std::vector<EpisodeReply> LocalEnvironment::reset(const std::vector<EpisodeStart
 }
 
 std::vector<EpisodeReply> LocalEnvironment::step(const std::vector<EpisodeTurn>& turns) {
-  std::vector<EpisodeReply> out;
-  for (const EpisodeTurn& turn : turns) out.push_back(episodes_.at(turn.episode)->step(turn));
+  // Some wait for programs; each episode is its own.
+  std::vector<EpisodeReply> out(turns.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < turns.size(); i = next++) out[i] = episodes_.at(turns[i].episode)->step(turns[i]);
+  };
+  const size_t workers = std::min<size_t>({turns.size(), std::thread::hardware_concurrency(), kMostWorkers});
+  std::vector<std::future<void>> others;
+  for (size_t w = 1; w < workers; ++w) others.push_back(std::async(std::launch::async, work));
+  work();
+  for (auto& other : others) other.get();
   return out;
 }
 
 std::string known_environments() {
   std::string names;
-  for (const auto& [name, make] : Registry<MakeEnvironment>::of().all()) names += name + ", ";
+  for (const auto& [name, make] : Registry<MakeEnvironment>::of().all())
+    names += name == "search" ? "search:FOLDER, " : name + ", ";
   return names + kExternalEnvironment + "PROGRAM, " + kAgentEnvironment + "PROGRAM, http://HOST:PORT";
 }
 
@@ -63,15 +79,15 @@ void check_environment(const std::string& name) {
             " names no program: external:./environment.py, agent:./agent.py");
     return;
   }
-  require(Registry<MakeEnvironment>::of().find(name), Fault::Usage, "no environment is named '", name, "'; there are ",
-          known_environments(),
+  require(Registry<MakeEnvironment>::of().find(registered_name(name)), Fault::Usage, "no environment is named '", name,
+          "'; there are ", known_environments(),
           ". One written for ms-swift is run with --external_plugins FILE.py; any other becomes a program: "
           "--environment \"external:python3 ",
           name, ".py\" (docs/environments.md)");
 }
 
 bool is_known_environment(const std::string& name) {
-  return is_address(name) || names_program(name) || Registry<MakeEnvironment>::of().find(name);
+  return is_address(name) || names_program(name) || Registry<MakeEnvironment>::of().find(registered_name(name));
 }
 
 std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
@@ -83,12 +99,12 @@ std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
   if (begins(name, kExternalEnvironment)) return std::make_unique<ProgramEnvironment>(command_in(name), options);
   if (begins(name, kAgentEnvironment))
     return (*Registry<MakeAgents>::of().find(kAgentEnvironment))(command_in(name), options, speech);
-  return (*Registry<MakeEnvironment>::of().find(name))(options);
+  return (*Registry<MakeEnvironment>::of().find(registered_name(name)))(options);
 }
 
 std::string environment_shown(const std::string& name) {
   if (names_program(name)) return program_name(command_in(name));
-  return is_address(name) ? name.substr(name.find("://") + 3) : name;
+  return is_address(name) ? name.substr(name.find("://") + 3) : registered_name(name);
 }
 
 EpisodeReply read_reply(const Json& reply, const std::string& where) {

@@ -81,6 +81,15 @@ std::vector<int64_t> middle_frames(int64_t total, int64_t count) {
   return at;
 }
 
+std::vector<int64_t> spread_frames(int64_t total, int64_t count) {
+  check_video(total);
+  std::vector<int64_t> at;
+  const double step = count > 1 ? static_cast<double>(total - 1) / static_cast<double>(count - 1) : 0;
+  for (int64_t k = 0; k < count; ++k) at.push_back(static_cast<int64_t>(step * static_cast<double>(k)));
+  if (count > 1) at.back() = total - 1;
+  return at;
+}
+
 std::vector<double> group_seconds(std::vector<int64_t> at, double rate, int64_t together) {
   require(!at.empty(), Fault::Data, "a video without frames");
   while (static_cast<int64_t>(at.size()) % together != 0) at.push_back(at.back());

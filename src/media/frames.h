@@ -30,6 +30,8 @@ std::vector<int64_t> qwen3_frames(int64_t total, double rate, const FrameRules& 
 // As that of GLM-4.1V does: `wanted` in a second from the first one on, an even number; of a longer video `most`,
 // spread over all of it.
 std::vector<int64_t> glm_frames(int64_t total, double rate, double wanted, int64_t most);
+// `count` of them from the first to the last, each cut to a whole number.
+std::vector<int64_t> spread_frames(int64_t total, int64_t count);
 // InternVL: the middle of so many stretches of one length.
 std::vector<int64_t> middle_frames(int64_t total, int64_t count);
 

@@ -125,7 +125,7 @@ class InternVlProcessor : public MediaProcessor {
   int64_t side_ = 448, tokens_ = 256, least_ = 1, most_ = 12, frame_tiles_ = 1, segments_ = 8;
 };
 
-const RegisterMediaFamily internvl({"internvl", "internvl_chat", "qianfan_ocr"},
+const RegisterMediaFamily internvl({"internvl", "internvl_chat", "interns1", "qianfan_ocr"},
                                    [](const MediaCheckpoint& c) { return std::make_shared<InternVlProcessor>(c); });
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llava 1.5: a picture as one square; with Pixtral's tower it sees as Pixtral does. Llava 1.6 and OneVision: one square
-// and a grid of them.
+// and a grid of them; of videos each frame is one square.
 #include "base/error.h"
 #include "media/mosaic.h"
 #include "media/square.h"
@@ -45,12 +45,16 @@ class MosaicProcessor : public MediaProcessor {
         scale_(pixel_scale(c.preprocessor, kClipScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
         token_(c.token("<image>", "image_token_index")) {
-    if (c.config.value("model_type", "") != "llava_onevision") return;
+    const std::string type = c.config.value("model_type", "");
+    form_.frames_pooled = type == "llava_next_video";
+    if (type == "llava_next") return;
     video_ = c.token("<video>", "video_token_index");
-    frames_ = c.settings.get("NFRAMES", 32);
-    require(frames_ > 0, Fault::Usage, "NFRAMES must be above 0, it is ", frames_);
+    const char* const setting = form_.frames_pooled ? "NUM_FRAMES" : "NFRAMES";
+    frames_ = c.settings.get(setting, form_.frames_pooled ? 16 : 32);
+    require(frames_ > 0, Fault::Usage, setting, " must be above 0, it is ", frames_);
   }
   std::vector<int64_t> chosen_frames(int64_t total, double rate) const override {
+    if (form_.frames_pooled) return spread_frames(total, frames_);
     return qwen3_frames(total, rate, {.least = frames_, .most = frames_});
   }
   Image kept_frame(Image frame, int64_t) const override { return as_frame(frame); }
@@ -96,13 +100,21 @@ class MosaicProcessor : public MediaProcessor {
     content->shape = {std::ssize(frames), 3, form_.side, form_.side};
     content->digest = content_digest(*content, str("mosaic ", form_text(scale_)), frames);
     PreparedMedia out{content, "<video>", video_, {}};
-    const int64_t each = form_.frame_side() * form_.frame_side();
-    out.runs.emplace_back(static_cast<size_t>(std::ssize(frames) * each + 1), video_);
+    out.runs.emplace_back(static_cast<size_t>(form_.video_rows(std::ssize(frames))), video_);
     return out;
   }
 
  private:
-  Image as_frame(const Image& frame) const { return resized(frame, form_.side, form_.side, filter_); }
+  // Pooled frames are the middle of what the shorter side was brought to.
+  Image as_frame(const Image& frame) const {
+    const int64_t side = form_.side;
+    if (!form_.frames_pooled) return resized(frame, side, side, filter_);
+    const int64_t shorter = std::min(frame.width, frame.height), longer = std::max(frame.width, frame.height);
+    const int64_t other = side * longer / shorter;
+    const ImageSize size = frame.width <= frame.height ? ImageSize{side, other} : ImageSize{other, side};
+    return cropped(resized(frame, size.width, size.height, filter_), (size.width - side) / 2, (size.height - side) / 2,
+                   side, side);
+  }
 
   MosaicForm form_;
   PixelScale scale_;
@@ -118,7 +130,7 @@ std::shared_ptr<const MediaProcessor> make(const MediaCheckpoint& c) {
 }
 
 const RegisterMediaFamily llava({"llava"}, make);
-const RegisterMediaFamily mosaics({"llava_next", "llava_onevision"},
+const RegisterMediaFamily mosaics({"llava_next", "llava_next_video", "llava_onevision"},
                                   [](const MediaCheckpoint& c) { return std::make_shared<MosaicProcessor>(c); });
 
 }  // namespace

@@ -21,7 +21,9 @@ const std::vector<std::string>& known_settings() {
                                                  "VIDEO_MAX_TOKEN_NUM", "VIDEO_MIN_TOKEN_NUM", "MAX_NUM",
                                                  "INPUT_SIZE",          "VIDEO_MAX_NUM",       "FPS",
                                                  "FPS_MIN_FRAMES",      "FPS_MAX_FRAMES",      "NFRAMES",
-                                                 "MODEL_SEQ_LEN",       "VIDEO_SEGMENTS",      "USE_AUDIO_IN_VIDEO"};
+                                                 "MODEL_SEQ_LEN",       "VIDEO_SEGMENTS",      "USE_AUDIO_IN_VIDEO",
+                                                 "NUM_FRAMES",          "MAX_PARTITION",       "BASE_SIZE",
+                                                 "IMAGE_SIZE"};
   return names;
 }
 

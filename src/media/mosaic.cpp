@@ -18,7 +18,7 @@ int64_t nearly_whole(double x) { return static_cast<int64_t>(std::nearbyint(x * 
 }  // namespace
 
 MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells) {
-  MosaicForm form{{}, side, cells, 0};
+  MosaicForm form{.sizes = {}, .side = side, .cells = cells};
   const Json sizes = config.value("image_grid_pinpoints", Json::array());
   require(sizes.is_array() && !sizes.empty(), Fault::Model,
           "config.json: 'image_grid_pinpoints' is missing: the sizes, as [height, width], of pictures in tiles");

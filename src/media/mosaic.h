@@ -17,8 +17,11 @@ struct MosaicForm {
   int64_t cells = 24;            // of a square's side
   // Above 0: a grid of more cells than so many squares have is made smaller.
   int64_t most_squares = 0;
-  // Of a video's frame, which is one square: two by two of its cells become one.
-  int64_t frame_side() const { return (cells + 1) / 2; }
+  // Of a video's frame, which is one square: two by two of its cells become one. With frames_pooled they do so before
+  // the merger and nothing stands behind the frames; else a row of its own does.
+  bool frames_pooled = false;
+  int64_t frame_side() const { return frames_pooled ? cells / 2 : (cells + 1) / 2; }
+  int64_t video_rows(int64_t frames) const { return frames * frame_side() * frame_side() + (frames_pooled ? 0 : 1); }
 };
 
 // image_grid_pinpoints of config.json, and vision_aspect_ratio of Llava OneVision, for squares of `side` pixels.

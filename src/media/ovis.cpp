@@ -68,7 +68,7 @@ class OvisProcessor : public MediaProcessor {
   SizeLimits limits_, video_limits_;
 };
 
-const RegisterMediaFamily ovis({"ovis2_5", "ovis"},
+const RegisterMediaFamily ovis({"ovis2_5"},
                                [](const MediaCheckpoint& c) { return std::make_shared<OvisProcessor>(c); });
 
 }  // namespace

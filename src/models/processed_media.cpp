@@ -12,6 +12,7 @@
 #include "media/mosaic.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/media_text.h"
+#include "models/spec/page_spec.h"
 #include "models/spec/vision_grid.h"
 #include "models/towers/vision_tower.h"
 #include "tensor/safetensors.h"
@@ -37,6 +38,8 @@ constexpr const char *kShapes = "spatial_shapes", *kPatchMask = "pixel_attention
 constexpr const char* kFrameCounts = "num_frames_per_video";
 constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
 constexpr const char* kSounds = "input_features";
+// Of pages: their tiles, how many each has, and these in columns and rows.
+constexpr const char *kViews = "pixel_values_local", *kViewCounts = "num_local_patches", *kViewGrids = "patches_grid";
 constexpr const char* kMasks[] = {"feature_attention_mask", "input_features_mask"};  // of older and newer processors
 
 std::string shape_text(const at::Tensor& t) {
@@ -52,6 +55,7 @@ class ProcessedMedia {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
+    if (spec_.page) known = {kKinds[0].pixels, kViews, kViewCounts, kViewGrids};
     if (has_places()) known = {kKinds[0].pixels, kKinds[1].pixels, kPlaces[0], kPlaces[1], kFrameCounts};
     if (has_shapes()) known = {kKinds[0].pixels, kShapes, kPatchMask};
     if (spec_.vision.width == 0) known.clear();
@@ -65,6 +69,10 @@ class ProcessedMedia {
 
   std::vector<std::shared_ptr<const MediaContent>> all() const {
     std::vector<std::shared_ptr<const MediaContent>> contents;
+    if (spec_.page) {
+      add_pages(contents);
+      return contents;
+    }
     if (spec_.vision.tile > 0) add_tiles(contents);
     if (spec_.vision.tile > 0 && has(kKinds[1].pixels)) add_frames(contents);
     const bool planes = spec_.vision.tile == 0 && has(kSizes);
@@ -131,6 +139,50 @@ class ProcessedMedia {
       const at::Tensor given_MF =
           at::constant_pad_nd(all[i], {0, spec_.hearing->tail}).narrow(1, 0, given).contiguous();
       content->values.assign(given_MF.data_ptr<float>(), given_MF.data_ptr<float>() + given_MF.numel());
+      put(std::move(content), contents);
+    }
+  }
+  // All of each page [pages, 3, side, side], and the tiles of all of them [tiles, 3, side, side].
+  void add_pages(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    if (!has(kKinds[0].pixels)) return;
+    const VisionSpec& v = spec_.vision;
+    const auto planes = [&](const char* name) {
+      const at::Tensor all = file_->tensor(name).to(at::kFloat);
+      require(all.dim() == 4 && all.size(1) == v.channels && all.size(2) == all.size(3) && all.size(2) % v.patch == 0,
+              Fault::Data, where(), "'", name, "' should have the shape [views, ", v.channels,
+              ", side, side] with a multiple of ", v.patch, " as side, it has ", shape_text(all));
+      return all;
+    };
+    const at::Tensor pages = planes(kKinds[0].pixels);
+    at::Tensor tiles, counts, grids;
+    if (has(kViews)) {
+      require(has(kViewCounts), Fault::Data, where(), "'", kViews, "' comes without '", kViewCounts, "'");
+      tiles = planes(kViews), counts = tensor(kViewCounts, 0, at::kLong);
+      if (has(kViewGrids)) grids = tensor(kViewGrids, 2, at::kLong);
+      require(counts.size(0) == pages.size(0) && counts.sum().item<int64_t>() == tiles.size(0) &&
+                  counts.ge(0).all().item<bool>() && (!grids.defined() || grids.size(0) == pages.size(0)),
+              Fault::Data, where(), "'", kViewCounts, "' should say how many of the ", tiles.size(0), " tiles each of ",
+              pages.size(0), " pages has");
+    }
+    int64_t first = 0;
+    for (int64_t i = 0; i < pages.size(0); ++i) {
+      auto content = std::make_shared<MediaContent>();
+      const int64_t own = counts.defined() ? counts[i].item<int64_t>() : 0;
+      const auto add = [&](const at::Tensor& views) {
+        const at::Tensor rows = patches_of_planes(views, v).contiguous();
+        content->values.insert(content->values.end(), rows.data_ptr<float>(), rows.data_ptr<float>() + rows.numel());
+        const int64_t side = views.size(2) / v.patch;
+        for (int64_t k = 0; k < views.size(0); ++k) content->grids.push_back({1, side, side});
+      };
+      if (own > 0) add(tiles.narrow(0, first, own));
+      add(pages.narrow(0, i, 1));
+      first += own;
+      if (own > 0 && grids.defined())
+        content->came_as = {grids[i][1].item<int64_t>(), grids[i][0].item<int64_t>()};
+      else if (own > 0)
+        content->came_as = {1, own};
+      content->grid = content->grids[0];
+      content->shape = {std::ssize(content->values) / v.patch_numbers(), v.patch_numbers()};
       put(std::move(content), contents);
     }
   }

@@ -124,9 +124,21 @@ Sight part_of(const Sight& all, int64_t first, int64_t count) {
 }  // namespace
 
 SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(child<TowerParts>("", parts_of(seeing()))) {
-  if (seeing().vision.width > 0) tower_.emplace(seeing().vision, parts_);
+  if (seeing().page)
+    page_.emplace(*seeing().page, parts_);
+  else if (seeing().vision.width > 0)
+    tower_.emplace(seeing().vision, parts_);
   if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
   if (seeing().mosaic) newline_ = &parts_.bare(seeing().vision.newline);
+}
+
+bool SeeingDecoder::leaves_unread(const std::string& disk_name) const {
+  // A head that pools, as timm calls it.
+  if (disk_name.starts_with(seeing().vision.name + ".attn_pool.")) return true;
+  // CLIP reads SAM's rows in place of patches.
+  if (seeing().page && seeing().page->clip)
+    if (disk_name == seeing().page->clip->name + ".embeddings.patch_embedding.weight") return true;
+  return Decoder::leaves_unread(disk_name);
 }
 
 at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
@@ -228,7 +240,11 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     for (at::Tensor& each : numbers) each = copied(each);
     return {(*ears_)(numbers, step_of, again), {}};
   }
-  Sight sight = (*tower_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again);
+  if (page_) return {(*page_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), contents, step_of, again), {}};
+  std::vector<bool> pooled;  // a mosaic's content is one grid
+  for (const MediaContent* c : contents)
+    if (seeing().mosaic && seeing().mosaic->frames_pooled) pooled.push_back(c->type == MediaType::Video);
+  Sight sight = (*tower_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again, pooled);
   if (seeing().mosaic) sight.row_MD = in_mosaics(sight.row_MD, contents);
   return sight;
 }
@@ -251,9 +267,14 @@ at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& c
   std::vector<at::Tensor> parts;
   int64_t first = 0;
   for (const MediaContent* c : contents) {
-    const int64_t rows = c->shape[0] * square;
+    const bool pooled = form.frames_pooled && c->type == MediaType::Video;
+    const int64_t rows = pooled ? form.video_rows(c->shape[0]) : c->shape[0] * square;
     const at::Tensor own_RD = row_MD.narrow(0, first, rows);
     first += rows;
+    if (pooled) {
+      parts.push_back(own_RD);
+      continue;
+    }
     if (c->type == MediaType::Video) {
       parts.push_back(resampled(own_RD, {c->shape[0], form.cells, form.cells}, {form.frame_side(), form.frame_side()}));
       parts.push_back(end_1D);
@@ -351,10 +372,10 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
 // wait for each other.
 at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
-  if (!at::GradMode::is_enabled() || (heard ? !ears_ : !tower_)) return x_TD;
+  if (!at::GradMode::is_enabled() || (heard ? !ears_ : !tower_ && !page_)) return x_TD;
   bool trained = false;
   parts_.visit([&](const std::string& name, Param& p) {
-    const bool of_ears = !tower_ || (ears_ && name.starts_with(seeing().hearing->name + "."));
+    const bool of_ears = (!tower_ && !page_) || (ears_ && name.starts_with(seeing().hearing->name + "."));
     trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
@@ -367,14 +388,15 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const 
 // Tokens that begin and end media have rows of the tower's words.
 at::Tensor SeeingDecoder::with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const {
   const Texts texts(in, s);
+  const std::vector<int64_t>& marks = seeing().vision.mark_tokens;
   std::vector<int64_t> mark, target;
   int64_t row = 0;
   for (size_t i = 0; i < in.media.size(); row += s.length_q[i++]) {
     if (in.media[i].empty()) continue;
     for (int64_t n = 0; n < s.length_q[i]; ++n) {
-      const int64_t number = VisionSpec::kFirstMark - texts[i][static_cast<size_t>(begin_of(s, i) + n)];
-      if (number < 0 || number >= VisionSpec::kMarks) continue;
-      mark.push_back(number), target.push_back(row + n);
+      const auto found = std::find(marks.begin(), marks.end(), texts[i][static_cast<size_t>(begin_of(s, i) + n)]);
+      if (found == marks.end()) continue;
+      mark.push_back(found - marks.begin()), target.push_back(row + n);
     }
   }
   if (mark.empty()) return x_TD;

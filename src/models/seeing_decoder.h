@@ -6,6 +6,7 @@
 #include "models/spec/media_text.h"
 #include "models/towers/audio_tower.h"
 #include "models/towers/feature_cache.h"
+#include "models/towers/page_tower.h"
 #include "models/towers/vision_tower.h"
 
 namespace apus {
@@ -19,6 +20,7 @@ class SeeingDecoder : public Decoder {
   bool reads_media_whole() const override { return seeing().sees_ahead; }
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const override;
+  bool leaves_unread(const std::string& disk_name) const override;
   std::vector<DiskForm> disk_forms() const override {
     return seeing().forms.empty() ? Decoder::disk_forms() : seeing().forms;
   }
@@ -38,12 +40,15 @@ class SeeingDecoder : public Decoder {
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
   bool trains_layers(bool heard) const;
-  const at::Tensor& numbers_like(bool heard) const { return heard ? ears_->numbers_like() : tower_->numbers_like(); }
+  const at::Tensor& numbers_like(bool heard) const {
+    return heard ? ears_->numbers_like() : page_ ? page_->numbers_like() : tower_->numbers_like();
+  }
 
   TowerParts& parts_;
   const Param* newline_ = nullptr;    // of mosaics
-  std::optional<VisionTower> tower_;  // none: it only hears
-  std::optional<AudioTower> ears_;    // none: it does not hear
+  std::optional<VisionTower> tower_;  // none: it reads pages, or only hears
+  std::optional<PageTower> page_;
+  std::optional<AudioTower> ears_;  // none: it does not hear
   bool again_ = false;
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
   mutable FeatureCache known_;

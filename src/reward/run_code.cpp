@@ -46,12 +46,13 @@ CodeRun run_python(const std::string& program, const CodeLimits& limits) {
   const std::string& printed = python.printed;
   require(printed.rfind(confined + "\n", 0) == 0, Fault::Io, "the program of an answer was not run: python3 ",
           how_it_ended(status), python.last_words());
-  if (heard == Program::Heard::Late) return {false, str("not done after ", limits.seconds, " s")};
-  if (heard == Program::Heard::TooMuch) return {false, str("prints more than ", kPrintedBytes, " bytes")};
-  const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0 && printed.ends_with(mark + "\n");
-  if (ended) return {true, ""};
+  std::string own = printed.substr(confined.size() + 1);
+  if (heard == Program::Heard::Late) return {false, str("not done after ", limits.seconds, " s"), own};
+  if (heard == Program::Heard::TooMuch) return {false, str("prints more than ", kPrintedBytes, " bytes"), own};
+  const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0 && own.ends_with(mark + "\n");
+  if (ended) return {true, "", own.substr(0, own.size() - mark.size() - 1)};
   const std::string words = python.last_words();
-  return {false, how_it_ended(status) + words.substr(0, words.find_last_not_of('\n') + 1)};
+  return {false, how_it_ended(status) + words.substr(0, words.find_last_not_of('\n') + 1), own};
 }
 
 std::string code_in(const std::string& answer, const std::string& name) {

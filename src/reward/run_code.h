@@ -11,6 +11,7 @@ namespace apus {
 struct CodeRun {
   bool passed = false;  // came to its end without an error
   std::string why;      // not: the end of what it said
+  std::string printed;  // in either case, as far as it came
 };
 
 struct CodeLimits {

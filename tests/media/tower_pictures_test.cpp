@@ -3,6 +3,8 @@
 // Pillow), and the tokens that stand for them.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "media/processor.h"
 #include "media/smol_video.h"
 #include "tests/media/golden_numbers.h"
@@ -185,6 +187,151 @@ TEST(TowerPictures, PatchesAndFramesOfGemma4) {
   EXPECT_EQ(video.content->grid[0], 2);
 }
 
+// The tokens of a run, each letter as many as it stands for.
+std::vector<int32_t> run_of(const std::string& marks, const std::map<char, std::vector<int32_t>>& of) {
+  std::vector<int32_t> run;
+  for (const char c : marks) run.insert(run.end(), of.at(c).begin(), of.at(c).end());
+  return run;
+}
+
+TEST(TowerPictures, TilesOfOvis) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(16, 4);
+  config["vision_config"]["hidden_stride"] = 2, config["image_token_id"] = 7;
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("ovis2/") + number;
+    const PreparedMedia made =
+        tower_processor("ovis2", golden.json["ovis2"], config)->image(golden.image(std::string("picture/") + number));
+    EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
+    golden.expect_near(name, made.content->values, kTowerPixels);
+    const auto grid = golden.json[name + "/grid"].get<std::vector<int64_t>>();  // lines, columns
+    const auto atoms = std::count(made.runs[0].begin(), made.runs[0].end(), 7);
+    EXPECT_EQ(atoms, 4 * (1 + grid[0] * grid[1])) << name;
+  }
+  // Its own files: each tile keeps its shape, and noughts fill the square. 61 x 37 pixels in tiles of 16.
+  const Json tokenizer = {{"hidden_stride", 2}, {"backbone_config", {{"image_size", 16}, {"patch_size", 4}}}};
+  const auto own = tower_processor("ovis", Json::object(), {{"visual_tokenizer_config", tokenizer}});
+  const PreparedMedia made = own->image(golden.image("picture/0"));
+  EXPECT_EQ(made.text, "<|image_pad|>\n");
+  ASSERT_EQ(made.content->shape, (std::vector<int64_t>{1 + 2 * 4, 3, 16, 16}));
+  EXPECT_EQ(made.runs[0], run_of("bagacacacaracacacae", {{'b', {-301}},
+                                                         {'a', std::vector<int32_t>(4, -300)},
+                                                         {'g', {-302}},
+                                                         {'c', {-303}},
+                                                         {'r', {-304}},
+                                                         {'e', {-305}}}));
+  // All of it is 16 x 9 pixels: three lines of noughts above.
+  for (size_t i = 0; i < 3 * 16; ++i) ASSERT_EQ(made.content->values[i], 0.0F) << i;
+  EXPECT_NE(made.content->values[3 * 16], 0.0F);
+  const PreparedMedia small = own->image({16, 12, std::vector<uint8_t>(16 * 12 * 3, 9)});
+  EXPECT_EQ(small.content->shape[0], 1);
+}
+
+TEST(TowerPictures, TilesOfLlama4) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(16, 4);
+  config["image_token_index"] = 7;
+  const auto processor = tower_processor("llama4", golden.json["llama4"], config);
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("llama4/") + number;
+    const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+    EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
+    golden.expect_near(name, made.content->values, kFramePixels);
+    const auto grid = golden.json[name + "/grid"].get<std::vector<size_t>>();
+    ASSERT_EQ(made.runs.size(), grid[0] * grid[1] + 1) << name;
+    for (const auto& run : made.runs) EXPECT_EQ(run, std::vector<int32_t>(4, 7));
+    std::string text = "<|image_start|>";
+    for (size_t y = 0; y < grid[0]; ++y) {
+      for (size_t x = 0; x < grid[1]; ++x) text += x + 1 < grid[1] ? "<|patch|><|tile_x_separator|>" : "<|patch|>";
+      text += "<|tile_y_separator|>";
+    }
+    EXPECT_EQ(made.text, text + "<|image|><|patch|><|image_end|>");
+  }
+  // Which grid a picture has shows in its tiles.
+  const auto large = tower_processor("llama4", {{"max_patches", 16}}, tower_of(336, 14));
+  for (const Json& row : golden.json["sizes/llama4"]) {
+    const auto n = row.get<std::vector<int64_t>>();
+    if (n[0] * n[1] > 1000000) continue;
+    const auto black = std::vector<uint8_t>(static_cast<size_t>(n[0] * n[1] * 3));
+    const auto tiles = static_cast<size_t>(n[2] * n[3]);
+    EXPECT_EQ(large->views({n[1], n[0], black}).size(), tiles > 1 ? tiles + 1 : 1) << row.dump();
+  }
+}
+
+TEST(TowerPictures, PagesOfDeepseekOcr) {
+  const test::ProcessorNumbers golden("towers");
+  const Json native = {{"image_token_id", 7}, {"vision_config", {{"sam_config", {{"patch_size", 4}}}}}};
+  const Json own = {
+      {"image_token_id", 7},
+      {"vision_config", {{"width", {{"clip-l-14-224", {{"width", 8}}}, {"sam_vit_b", {{"patch_size", 4}}}}}}}};
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("deepseek_ocr2/") + number;
+    const Image picture = golden.image(std::string("picture/") + number);
+    const PreparedMedia made = tower_processor("deepseek_ocr2", golden.json["deepseek_ocr2"], native)->image(picture);
+    const auto tiles = golden.json[name + "/grid"].get<size_t>();
+    ASSERT_EQ(made.content->grids.size(), tiles + 1) << name;
+    std::vector<float> planes;
+    size_t first = 0;
+    for (const auto& grid : made.content->grids) {
+      MediaContent view;
+      view.grid = grid;
+      const auto count = static_cast<size_t>(grid[1] * grid[2] * 48);
+      view.values.assign(made.content->values.begin() + static_cast<std::ptrdiff_t>(first),
+                         made.content->values.begin() + static_cast<std::ptrdiff_t>(first + count));
+      first += count;
+      if (grid[1] == 8) golden.expect_near(name, planes_of(view, 4, 1), kTowerPixels);
+      if (grid[1] == 4)
+        for (const float x : planes_of(view, 4, 1)) planes.push_back(x);
+    }
+    golden.expect_near(name + "/tiles", planes, kTowerPixels);
+    EXPECT_EQ(made.text, "<image>\n");
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(4 + tiles + 1, 7)) << name;
+    // The first one's lines have ends: of the page's two rows, and of the tiles' as they stand in the grid.
+    const PreparedMedia lines = tower_processor("deepseek_vl_v2", golden.json["deepseek_ocr2"], own)->image(picture);
+    const auto [rows, columns] = lines.content->came_as;
+    EXPECT_EQ(static_cast<size_t>(rows * columns), tiles);
+    EXPECT_EQ(lines.runs[0].size(), static_cast<size_t>(2 * 3 + rows * (columns + 1) + 1)) << name;
+  }
+  const Image small{16, 9, std::vector<uint8_t>(16 * 9 * 3, 200)};
+  EXPECT_EQ(tower_processor("deepseek_vl_v2", golden.json["deepseek_ocr2"], own)->image(small).content->grids.size(),
+            1u);
+}
+
+TEST(TowerPictures, SquaresOfGot) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(24, 4);
+  config["image_token_index"] = 7;
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("got_ocr2/") + number;
+    const PreparedMedia made = tower_processor("got_ocr2", golden.json["got_ocr2"], config)
+                                   ->image(golden.image(std::string("picture/") + number));
+    golden.expect_near(name, planes_of(*made.content, 4, 1), kTowerPixels);
+    EXPECT_EQ(made.text, "<img><imgpad></img>\n");
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(4, 7)) << "six patches a side become three, and these two";
+  }
+}
+
+TEST(TowerPictures, FramesOfLlavaNextVideo) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(24, 6);
+  config["image_grid_pinpoints"] = {{24, 48}, {48, 24}};
+  config["video_token_index"] = 9;
+  const auto processor = tower_processor("llava_next_video", Json::object(), config);
+  const Image frame = golden.image("picture/0");
+  const PreparedMedia made = processor->video({{frame, frame}, {0, 25}, 25, 1});
+  // The middle of a frame whose shorter side was brought to the square's: as Llava 1.5 has pictures.
+  const Json file = {{"size", {{"shortest_edge", 24}}}, {"crop_size", {{"height", 24}, {"width", 24}}}};
+  const std::vector<float> square = tower_processor("llava", file, tower_of(24, 8))->image(frame).content->values;
+  EXPECT_EQ(made.content->shape, (std::vector<int64_t>{2, 3, 24, 24}));
+  for (size_t i = 0; i < made.content->values.size(); ++i)
+    ASSERT_EQ(made.content->values[i], square[i % (3 * 24 * 24)]) << i;
+  EXPECT_EQ(made.runs[0], std::vector<int32_t>(2 * 2 * 2, 9))
+      << "four patches a side become two, and nothing is behind";
+  EXPECT_EQ(processor->chosen_frames(31, 25),
+            (std::vector<int64_t>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}));
+  EXPECT_EQ(processor->chosen_frames(3, 25).size(), 16u);
+}
+
 TEST(TowerPictures, SizesAndFramesOfGlm) {
   const test::ProcessorNumbers golden("towers");
   for (const Json& row : golden.json["sizes/glm4v"]) {
@@ -201,6 +348,11 @@ TEST(TowerPictures, SizesOfKimi) {
   for (const Json& row : golden.json["sizes/kimi_k25"]) {
     const auto n = row.get<std::vector<int64_t>>();
     EXPECT_EQ(kimi_size({n[1], n[0]}, 4, 64, 24), (ImageSize{n[3], n[2]})) << row.dump();
+    const Json k25 = {{"media_proc_cfg", {{"in_patch_limit", 64}, {"patch_limit_on_one_side", 24}, {"patch_size", 4}}}};
+    const PreparedMedia of_k25 = tower_processor("kimi_k25", k25, {{"media_placeholder_token_id", 7}})
+                                     ->image({n[1], n[0], std::vector<uint8_t>(static_cast<size_t>(n[0] * n[1] * 3))});
+    EXPECT_EQ(of_k25.content->grid, (std::array<int64_t, 3>{1, n[4] / 4, n[5] / 4})) << row.dump();
+    EXPECT_EQ(of_k25.runs[0], std::vector<int32_t>(static_cast<size_t>(n[4] * n[5] / 64), 7)) << row.dump();
     // Filled up to cells of 2 x 2 patches.
     const Json file = {{"in_token_limit", 64}, {"patch_size", 4}};
     const PreparedMedia made = tower_processor("kimi_vl", file, {{"media_placeholder_token_id", 7}})

@@ -99,6 +99,15 @@ void shrink_hearing(Json& config) {
 void shrink_nested(Json& config, const char* text, const Json& small) {
   for (const auto& [key, value] : small.items())
     if (config[text].contains(key)) config[text][key] = value;
+  if (config.contains("visual_tokenizer_config")) {
+    config["visual_tokenizer_config"]["vocab_size"] = 20;
+    config["visual_tokenizer_config"]["backbone_config"].update({{"hidden_size", 8},
+                                                                 {"num_hidden_layers", 2},
+                                                                 {"num_attention_heads", 2},
+                                                                 {"intermediate_size", 12},
+                                                                 {"image_size", 8},
+                                                                 {"patch_size", 2}});
+  }
   const char* const sight = config.contains("vit_config") ? "vit_config" : "vision_config";
   if (!config.contains(sight)) return;
   Json& vision = config[sight];
@@ -109,6 +118,38 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
+  if (vision.contains("output_channels")) vision["mlp_dim"] = 16;
+  if (vision.contains("width")) {
+    vision["width"]["sam_vit_b"].update(
+        {{"width", 8}, {"heads", 2}, {"layers", 2}, {"patch_size", 2}, {"downsample_channels", {6, 8}}});
+    vision["width"]["clip-l-14-224"].update(
+        {{"width", 8}, {"heads", 2}, {"layers", 2}, {"image_size", 8}, {"patch_size", 2}});
+  }
+  if (vision.contains("params"))
+    vision["params"].update(
+        {{"width", 8}, {"layers", 2}, {"heads", 2}, {"ffn", 12}, {"image_size", 8}, {"patch_size", 2}});
+  if (vision.contains("sam_config")) {
+    vision["sam_config"].update({{"hidden_size", 8},
+                                 {"num_attention_heads", 2},
+                                 {"num_hidden_layers", 2},
+                                 {"image_size", 8},
+                                 {"patch_size", 2},
+                                 {"downsample_channels", {6, 8}}});
+    vision["encoder_config"].update({{"hidden_size", 8},
+                                     {"num_attention_heads", 2},
+                                     {"num_key_value_heads", 1},
+                                     {"num_hidden_layers", 2},
+                                     {"intermediate_size", 12}});
+  }
+  for (const char* key : {"vt_hidden_size", "vt_num_hidden_layers", "vt_num_attention_heads", "vt_intermediate_size"})
+    if (vision.contains(key)) vision[key] = vision[key + 3];
+  if (vision.contains("vision_output_dim"))  // Llama 4's
+    vision.update({{"intermediate_size", 32},
+                   {"vision_output_dim", 12},
+                   {"projector_input_dim", 12},
+                   {"projector_output_dim", 12}});
+  if (vision.contains("tokenize_function")) vision["vocab_size"] = 20;
+  if (config.contains("visual_indicator_token_ids")) config["visual_indicator_token_ids"] = {33, 34, 35, 36, 37};
   if (vision.contains("head_dim")) vision["head_dim"] = 4;
   if (vision.contains("num_key_value_heads")) vision["num_key_value_heads"] = 1;
   if (config.contains("insert_layer_id")) config["insert_layer_id"] = 0;
@@ -195,7 +236,9 @@ std::vector<Json> small_configs() {
   for (const std::string& name : preset_names()) {
     Json config = preset_config(name);
     if (!seen.insert(config["model_type"]).second) continue;
-    const char* text = config.contains("llm_config") ? "llm_config" : "text_config";
+    const char* text = "text_config";
+    for (const char* other : {"llm_config", "language_config"})
+      if (config.contains(other)) text = other;
     for (const auto& [key, value] : small.items())
       if (config.contains(key)) config[key] = value;
     if (config.contains(text))

@@ -15,20 +15,25 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from transformers.video_utils import VideoMetadata
+from transformers.models.deepseek_ocr2.image_processing_pil_deepseek_ocr2 import DeepseekOcr2ImageProcessorPil
 from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_gemma4 import get_aspect_ratio_preserving_size
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil, smart_resize
 from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+from transformers.models.llama4.image_processing_llama4 import Llama4ImageProcessor, find_supported_resolutions, get_best_fit
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.ovis2.image_processing_pil_ovis2 import Ovis2ImageProcessorPil
 from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
 from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
 from transformers.models.qwen3_asr.feature_extraction_qwen3_asr import Qwen3ASRFeatureExtractor
 from transformers.models.qwen3_asr.modeling_qwen3_asr import _get_feat_extract_output_lengths
+from transformers.image_utils import SizeDict
 from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
@@ -41,6 +46,7 @@ CASES = {
     "mistral3": (PixtralImageProcessorPil, {"size": {"longest_edge": 40}}, {"patch_size": 8}),
     "idefics3": (Idefics3ImageProcessorPil, {"size": {"longest_edge": 48}, "max_image_size": {"longest_edge": 16}}, {"return_row_col_info": True}),
     "idefics3_whole": (Idefics3ImageProcessorPil, {"size": {"longest_edge": 48}, "max_image_size": {"longest_edge": 16}, "do_image_splitting": False}, {}),
+    "got_ocr2": (GotOcr2ImageProcessorPil, {"size": {"height": 24, "width": 24}}, {}),
     "deepseek_vl": (DeepseekVLImageProcessorPil, {"size": {"height": 24, "width": 24}, "min_size": 6}, {}),
 }
 # Those that give rows of patches.
@@ -105,6 +111,26 @@ def add_minicpm(tensors, numbers):
         numbers[f"minicpmv4_6/{i}/slices"] = [int(n) for n in made["grids"][0]]
 
 
+def add_tiles(tensors, numbers):
+    """Of Ovis 2, Llama 4 (whose pictures torchvision resizes) and DeepSeek-OCR 2: tiles, and how many lines and columns of them."""
+    for name, processor in (("ovis2", Ovis2ImageProcessorPil(size={"height": 16, "width": 16}, crop_to_patches=True, max_patches=6)),
+                            ("llama4", Llama4ImageProcessor(size={"height": 16, "width": 16}, max_patches=8)),
+                            ("deepseek_ocr2", DeepseekOcr2ImageProcessorPil(size={"height": 32, "width": 32}, tile_size=16))):
+        numbers[name] = {k: v for k, v in processor.to_dict().items()
+                         if k in ("size", "tile_size", "min_patches", "max_patches", "crop_to_patches", "image_mean", "image_std", "resample", "resize_to_max_canvas")}
+        for i in range(len(SIZES)):
+            made = processor([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="pt")
+            pixels = made["pixel_values"].float()
+            tensors[f"{name}/{i}"] = (pixels[0] if pixels.dim() == 5 else pixels).contiguous()
+            if "pixel_values_local" in made:
+                tensors[f"{name}/{i}/tiles"] = made["pixel_values_local"].float().contiguous()
+            grid = made.get("grids", made.get("aspect_ratios", made.get("num_local_patches")))
+            numbers[f"{name}/{i}/grid"] = np.asarray(grid[0]).tolist()
+    canvases = torch.tensor(find_supported_resolutions(16, SizeDict(height=336, width=336)))
+    numbers["sizes/llama4"] = [[height, width, *[int(n) // 336 for n in get_best_fit((height, width), canvases)]]
+                               for height in (9, 300, 336, 700, 1201, 5000) for width in (13, 97, 336, 420, 672, 1999)]
+
+
 def add_lfm2(tensors, numbers):
     """Tiles of a picture and all of it as rows of patches, in blocks of 2 x 2 and colour by colour, and the lines and columns of each."""
     said = {"encoder_patch_size": 4, "downsample_factor": 2, "tile_size": 16, "min_image_tokens": 2, "max_image_tokens": 6, "min_tiles": 2,
@@ -159,6 +185,7 @@ def main():
     add_smolvlm(tensors, numbers)
     add_minicpm(tensors, numbers)
     add_lfm2(tensors, numbers)
+    add_tiles(tensors, numbers)
     add_gemma4(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000

@@ -4,7 +4,9 @@
   make_seeing_numbers.py CONFIG.json tests/data/models/NAME [--seed N]
 
 CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Kimi-VL, which
-transformers does not know, is given as kimi_k25, which sees pictures as it does, and NAME is kimi_vl. Written are
+transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
+layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
+deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality. Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -68,19 +70,30 @@ def patches_of(config, time, height, width):
 # transformers 5.24 writes some tensors of Kimi and Qianfan-OCR under names that no other program reads; those of their files.
 HUB_NAMES = {"language_model.model.encoder.layers.": "language_model.model.layers.",
              "language_model.model.blocks.": "language_model.model.layers.", "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed.",
-             "model.mm_projector.pre_norm": "multi_modal_projector.pre_norm", "mm_projector.pre_norm": "multi_modal_projector.pre_norm",
-             "mm_projector.proj.0": "multi_modal_projector.linear_1", "mm_projector.proj.2": "multi_modal_projector.linear_2"}
+             "model.mm_projector.pre_norm": "mm_projector.pre_norm"}
+KIMI_VL_NAMES = {"mm_projector.pre_norm": "multi_modal_projector.pre_norm", "mm_projector.proj.0": "multi_modal_projector.linear_1",
+                 "mm_projector.proj.2": "multi_modal_projector.linear_2"}
 
 
-def hub_names(tensors):
-    renamed = lambda name: next((new + name[len(old):] for old, new in HUB_NAMES.items() if name.startswith(old)), name)
-    return {renamed(name): t for name, t in tensors.items()}
+def renamed(tensors, names):
+    new_name = lambda name: next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
+    return {new_name(name): t for name, t in tensors.items()}
+
+
+def hub_names(tensors, kimi_vl=False):
+    tensors = renamed(tensors, HUB_NAMES)
+    return renamed(tensors, KIMI_VL_NAMES) if kimi_vl else tensors
+
+
+def save_as_hub(checkpoint, kimi_vl=False):
+    weights = os.path.join(checkpoint, "model.safetensors")
+    save_file(hub_names(load_file(weights), kimi_vl), weights, {"format": "pt"})
 
 
 def write_as_kimi_vl(checkpoint):
     """What transformers wrote of kimi_k25, in the words of Kimi-VL's files."""
-    weights, path = os.path.join(checkpoint, "model.safetensors"), os.path.join(checkpoint, "config.json")
-    save_file(hub_names(load_file(weights)), weights, {"format": "pt"})
+    save_as_hub(checkpoint, kimi_vl=True)
+    path = os.path.join(checkpoint, "config.json")
     said = json.load(open(path, encoding="utf-8"))
     vision = said["vision_config"]
     taken = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "patch_size", "merge_kernel_size")
@@ -88,6 +101,133 @@ def write_as_kimi_vl(checkpoint):
             "text_config": said["text_config"], "torch_dtype": "bfloat16", "vocab_size": said["text_config"]["vocab_size"],
             "vision_config": {"model_type": "moonvit", "init_pos_emb_height": vision["pos_emb_height"],
                               "init_pos_emb_width": vision["pos_emb_width"], **{name: vision[name] for name in taken}}}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
+
+
+class SiglipWords(torch.nn.Module):
+    """Ovis 1.6's tower: SigLIP's last states without the norm behind them, squares of them as shares of words."""
+
+    def __init__(self, vision, own):
+        super().__init__()
+        from transformers import SiglipVisionConfig, SiglipVisionModel
+        self.backbone, self.stride = SiglipVisionModel(SiglipVisionConfig(**own)), vision.hidden_stride
+        self.num_visual_indicator_tokens = vision.num_visual_indicator_tokens
+        words = vision.vocab_size - vision.num_visual_indicator_tokens
+        self.head_linear = torch.nn.Linear(own["hidden_size"] * self.stride ** 2, words, bias=False)
+        self.head_norm = torch.nn.LayerNorm(words)
+
+    def forward(self, pixel_values, **_):
+        x = self.backbone(pixel_values, output_hidden_states=True).hidden_states[-1]
+        side, s = int(x.shape[1] ** 0.5), self.stride
+        more = -side % s
+        x = torch.nn.functional.pad(x.unflatten(1, (side, side)), (0, 0, 0, more, 0, more))
+        x = x.unflatten(2, (-1, s)).unflatten(1, (-1, s)).transpose(2, 3).flatten(3).flatten(1, 2)
+        shares = self.head_norm(self.head_linear(x)).softmax(-1)
+        return transformers.models.ovis2.modeling_ovis2.BaseModelOutputWithVisualIndicatorFeatures(last_hidden_state=x, pooler_output=shares)
+
+
+def as_own_ovis(model, wanted):
+    vision = model.config.vision_config
+    if "own_tower" in wanted:
+        model.model.vision_tower = SiglipWords(vision, wanted["own_tower"])
+    else:
+        model.model.vision_tower.transformer.rms_norm = torch.nn.Identity()
+    random_weights(model)
+
+
+# Of Ovis's own files, and what is fused there.
+OVIS_NAMES = (("model.visual_embeddings_table.", "vte."), ("model.language_model.", "llm.model."), ("lm_head.", "llm.lm_head."),
+              ("model.vision_tower.head_linear.", "visual_tokenizer.head.0."), ("model.vision_tower.head_norm.", "visual_tokenizer.head.1."),
+              ("model.vision_tower.backbone.", "visual_tokenizer.backbone.vision_model."),
+              ("model.vision_tower.transformer.embeddings.patch_embedding.", "visual_tokenizer.backbone.preprocessor.patchifier.proj."),
+              ("model.vision_tower.transformer.embeddings.rms_norm.", "visual_tokenizer.backbone.preprocessor.patchifier.norm."),
+              ("model.vision_tower.transformer.embeddings.position_embedding.weight", "visual_tokenizer.backbone.preprocessor.pos_embed"),
+              ("model.vision_tower.transformer.encoder.layers.", "visual_tokenizer.backbone.trunk.blocks."),
+              (".vision_model.vision_model.", ".vision_model."),
+              (".attention.out_proj.", ".attn.proj."), (".rms_norm1.", ".norm_1."), (".rms_norm2.", ".norm_2."),
+              (".ffn.gate_proj.", ".mlp.fc1."), (".ffn.up_proj.", ".mlp.fc3."), (".ffn.down_proj.", ".mlp.fc2."))
+
+
+def ovis_names(tensors):
+    out = {}
+    for name, t in tensors.items():
+        own = ".vision_model.head." in name or "vision_tower.transformer" not in name
+        for old, new in OVIS_NAMES:
+            if not (own and old.startswith(".") and not old.startswith(".vision_model")):
+                name = name.replace(old, new)
+        out[name] = t[None] if name.endswith("pos_embed") else t
+    for name in [n for n in out if ".attention.q_proj." in n]:
+        parts = [out.pop(name.replace("q_proj", p)) for p in ("q_proj", "k_proj", "v_proj")]
+        out[name.replace("attention.q_proj", "attn.qkv")] = torch.cat(parts)
+    return out
+
+
+def write_as_ovis(checkpoint, model, wanted):
+    path, vision = os.path.join(checkpoint, "config.json"), model.config.vision_config.to_dict()
+    tensors = ovis_names({n: p for n, p in model.state_dict().items() if n != "lm_head.weight" or not model.config.tie_word_embeddings})
+    if "own_tower" not in wanted:
+        tensors["visual_tokenizer.backbone.trunk.post_trunk_norm.weight"] = torch.rand(vision["hidden_size"]).to(torch.bfloat16)
+    save_file({n: t.contiguous() for n, t in tensors.items()}, os.path.join(checkpoint, "model.safetensors"), {"format": "pt"})
+    said = json.load(open(path, encoding="utf-8"))
+    aimv2 = {"model_type": "aimv2", "use_bias": False, **{k: vision[k] for k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "image_size", "patch_size", "qkv_bias", "rms_norm_eps")}}
+    backbone = {"model_type": "siglip_vision_model", **wanted["own_tower"]} if "own_tower" in wanted else aimv2
+    tokenizer = {"model_type": backbone["model_type"].split("_")[0] + "_visual_tokenizer", "backbone_config": backbone, "tokenize_function": "softmax",
+                 "drop_cls_token": False, **{k: vision[k] for k in ("hidden_stride", "vocab_size")}}
+    said = {"architectures": ["Ovis"], "model_type": "ovis", "llm_config": said["text_config"], "torch_dtype": "bfloat16",
+            "visual_tokenizer_config": tokenizer, "vocab_size": said["text_config"]["vocab_size"]}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
+
+
+# Of Janus' files, whose tower is timm's.
+JANUS_NAMES = (("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head."), ("model.aligner.linear1.", "aligner.layers.0."),
+               ("model.aligner.linear2.", "aligner.layers.2."), ("model.vision_model.embeddings.patch_embedding.", "vision_model.vision_tower.patch_embed.proj."),
+               ("model.vision_model.embeddings.position_embedding.weight", "vision_model.vision_tower.pos_embed"),
+               ("model.vision_model.post_layernorm.", "vision_model.vision_tower.norm."), ("model.vision_model.encoder.layers.", "vision_model.vision_tower.blocks."),
+               (".layer_norm1.", ".norm1."), (".layer_norm2.", ".norm2."), (".self_attn.out_proj.", ".attn.proj."))
+
+
+def janus_names(tensors):
+    out = {}
+    for name, t in tensors.items():
+        for old, new in JANUS_NAMES:
+            if not old.startswith(".") or "vision_tower" in name:
+                name = name.replace(old, new)
+        out[name] = t[None] if name.endswith("pos_embed") else t
+    for name in [n for n in out if "vision_tower" in n and ".self_attn.q_proj." in n]:
+        out[name.replace("self_attn.q_proj", "attn.qkv")] = torch.cat([out.pop(name.replace("q_proj", p)) for p in ("q_proj", "k_proj", "v_proj")])
+    return out
+
+
+def write_as_janus(checkpoint, model):
+    path, vision = os.path.join(checkpoint, "config.json"), model.config.vision_config
+    tensors = janus_names(model.state_dict())
+    tensors["gen_embed.weight"] = torch.zeros(3, 2).to(torch.bfloat16)  # of what draws
+    save_file({n: t.contiguous() for n, t in tensors.items()}, os.path.join(checkpoint, "model.safetensors"), {"format": "pt"})
+    said = json.load(open(path, encoding="utf-8"))
+    tower = {"image_size": vision.image_size, "model_name": "siglip_large_patch16_384", "select_feature": "same", "select_layer": -1, "width": vision.hidden_size,
+             "layers": vision.num_hidden_layers, "heads": vision.num_attention_heads, "ffn": vision.intermediate_size, "patch_size": vision.patch_size}
+    said = {"architectures": ["MultiModalityCausalLM"], "model_type": "multi_modality", "language_config": said["text_config"], "torch_dtype": "bfloat16",
+            "aligner_config": {"cls": "MlpProjector", "params": {"depth": 2, "projector_type": "mlp_gelu"}}, "gen_vision_config": {"cls": "VQ-16"},
+            "image_token_id": model.config.image_token_id, "vision_config": {"cls": "CLIPVisionTower", "params": tower}}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
+
+
+def write_as_deepseek_ocr(checkpoint, config):
+    path, sam, clip = os.path.join(checkpoint, "config.json"), config.vision_config.sam_config, config.vision_config.encoder_config
+    said = json.load(open(path, encoding="utf-8"))
+    text = {k: v for k, v in said["text_config"].items() if k not in ("model_type", "mlp_layer_types", "layer_types", "sliding_window")}
+    text.update({"architectures": ["DeepseekV2ForCausalLM"], "use_mla": False, "first_k_dense_replace": 1, "q_lora_rank": None, "kv_lora_rank": None})
+    width = {"clip-l-14-224": {"heads": clip.num_attention_heads, "image_size": clip.image_size, "layers": clip.num_hidden_layers,
+                               "patch_size": clip.patch_size, "width": clip.hidden_size},
+             "sam_vit_b": {"downsample_channels": sam.downsample_channels, "global_attn_indexes": sam.global_attn_indexes, "heads": sam.num_attention_heads,
+                           "layers": sam.num_hidden_layers, "width": sam.hidden_size, "patch_size": sam.patch_size, "window_size": sam.window_size,
+                           "output_channels": sam.output_channels}}
+    said = {"architectures": ["DeepseekOCRForCausalLM"], "model_type": "deepseek_vl_v2", "image_token_id": said["image_token_id"], "tile_tag": "2D",
+            "language_config": text, "torch_dtype": "bfloat16", "vocab_size": text["vocab_size"],
+            "vision_config": {"image_size": sam.image_size, "model_name": "deeplip_b_l", "model_type": "vision", "width": width}}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(said, file, indent=2, sort_keys=True)
 
@@ -123,6 +263,11 @@ def pictures_of(config, number):
         pixels[:, :height * width] = torch.randn(height * width, pixels.shape[2])
         mask = (torch.arange(24) < height * width).int()
         return {"pixel_values": pixels, "spatial_shapes": torch.tensor([size]), "pixel_attention_mask": mask[None]}
+    if hasattr(vision, "sam_config"):  # two tiles and all of a page, or that alone
+        tiles = (0, 1, 0)[number % 3] if config.model_type == "deepseek_ocr2" else (0, 4, 1)[number % 3]
+        side, tile = vision.sam_config.image_size, vision.sam_config.image_size * 5 // 8
+        return {"pixel_values": torch.randn(1, 3, side, side), "pixel_values_local": torch.randn(tiles, 3, tile, tile),
+                "num_local_patches": torch.tensor([tiles]), "patches_grid": torch.tensor([[min(tiles, 2) or 1, max(tiles // 2, 1)]])}
     if has_grids(config):
         more = 2 if merge_of(vision) == 4 else 1
         return dict(zip(("pixel_values", "image_grid_thw"), patches_of(config, 1, *(more * n for n in size))))
@@ -152,7 +297,14 @@ def together(parts):
 
 
 def as_arguments(model, given):
-    """Of MiniCPM-V: patches side by side in one strip, and sizes without time."""
+    """Of MiniCPM-V: patches side by side in one strip, and sizes without time. Of pages: lists of numbers."""
+    if "num_local_patches" in given:
+        given = {**given, "num_local_patches": given["num_local_patches"].tolist(), "patches_grid": given["patches_grid"].tolist()}
+        if not len(given["pixel_values_local"]):
+            del given["pixel_values_local"]
+        if model.config.model_type == "deepseek_ocr2":
+            del given["patches_grid"]
+        return given
     if "image_grid_thw" not in given or model.config.model_type != "minicpmv4_6":
         return given
     patches = given["pixel_values"]
@@ -161,6 +313,9 @@ def as_arguments(model, given):
 
 
 def features_of(model, pictures):
+    if model.config.model_type == "llama4":  # each tile for itself
+        made = model.get_image_features(**pictures, return_dict=True).last_hidden_state
+        return [model.multi_modal_projector(made.flatten(0, 1))]
     made = model.model.get_image_features(**as_arguments(model, pictures), return_dict=True).pooler_output
     return list(made)
 
@@ -203,7 +358,7 @@ class Run:
 
 def placeholders(config):
     """Tokens that stand for media, which no text has."""
-    return {config.image_token_id, getattr(config, "video_token_id", config.image_token_id)}
+    return {config.image_token_id, getattr(config, "video_token_id", config.image_token_id), *getattr(config, "visual_indicator_token_ids", ())}
 
 
 def labels_of(row, token):
@@ -266,8 +421,15 @@ def add_video(config, run, tensors, numbers):
     tensors.update({f"video/{name}": t for name, t in given.items()})
 
 
+# What transformers 5.24 reads of Llama 4's text and does not set.
+transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
+
+
 def main():
     args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights)
+    own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
+    if own_ovis:
+        as_own_ovis(model, wanted)
     run = Run(model, config)
     rows, pictures, text = make_rows(config, model)
     tensors = {}
@@ -284,7 +446,14 @@ def main():
     said = {"loss": loss.item(), "n_label_tokens": count}
     unreached = {n: torch.full_like(p, float("nan")) for n, p in model.named_parameters() if p.grad is None}
     fixed = {n for n, _ in model.named_buffers()}  # numbers beside the weights
-    grads = hub_names(on_disk(model, {n: unreached.get(n, p.grad) for n, p in model.named_parameters()}))
+    kimi_vl = os.path.basename(os.path.normpath(args.folder)) == "kimi_vl"
+    grads = hub_names(on_disk(model, {n: unreached.get(n, p.grad) for n, p in model.named_parameters()}), kimi_vl)
+    janus = os.path.basename(os.path.normpath(args.folder)) == "multi_modality"
+    grads = janus_names(grads) if janus else grads
+    if own_ovis:
+        grads = {n: g for n, g in ovis_names(grads).items() if ".vision_model.head." not in n}
+        if "own_tower" not in wanted:
+            grads["visual_tokenizer.backbone.trunk.post_trunk_norm.weight"] = torch.tensor([float("nan")])
     norms = {n: None if n in fixed or n.endswith("correction_bias") or g.isnan().any() else g.norm().item() for n, g in sorted(grads.items())}
     numbers["grad"]["right"] = {"includes_router_aux_loss": False, "loss": loss.item(), "norms": norms}
     for name, norm in norms.items():
@@ -311,12 +480,13 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
-        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "gemma4"):
+        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", "gemma4"):
             add_video(config, run, tensors, numbers)
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):
             step = torch.stack([run(row, own)[0][-1] for row, own in zip(answers, pictures)])
-            step[:, [t for t in placeholders(config) if t < step.shape[1]]] = float("-inf")  # it would be a picture's
+            if set(step.argmax(-1).tolist()) & placeholders(config):
+                margin = 0  # it would be a picture's
             best = step.topk(2, -1)
             margin = min(margin, (best.values[:, 0] - best.values[:, 1]).min().item())
             for row, token in zip(answers, best.indices[:, 0].tolist()):
@@ -333,11 +503,19 @@ def main():
     os.makedirs(args.folder)
     checkpoint = os.path.join(args.folder, "checkpoint")
     model.to(torch.bfloat16).save_pretrained(checkpoint, safe_serialization=True)
-    if config.model_type == "kimi_k25":
+    if own_ovis:
+        write_as_ovis(checkpoint, model, wanted)
+        for name, t in tensors.items():
+            if name.endswith("input_ids"):
+                tensors[name] = torch.where(t == config.image_token_id, -300, t)
+    if janus:
+        write_as_janus(checkpoint, model)
+    if config.model_type == "unlimited_ocr":
+        write_as_deepseek_ocr(checkpoint, config)
+    if kimi_vl:
         write_as_kimi_vl(checkpoint)
-    if config.model_type == "qianfan_ocr":
-        weights = os.path.join(checkpoint, "model.safetensors")
-        save_file(hub_names(load_file(weights)), weights, {"format": "pt"})
+    elif config.model_type in ("kimi_k25", "qianfan_ocr"):
+        save_as_hub(checkpoint)
     if os.path.exists(os.path.join(checkpoint, "generation_config.json")):
         os.remove(os.path.join(checkpoint, "generation_config.json"))
     save_file(tensors, os.path.join(args.folder, "golden.safetensors"))

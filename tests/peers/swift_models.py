@@ -12,6 +12,8 @@ import collections
 import pathlib
 import re
 
+# Written as Llama, and read under their own name too.
+ALSO = {"iquestcoder"}
 FAMILIES = pathlib.Path(__file__).resolve().parents[2] / "src/models/families"
 
 
@@ -22,7 +24,7 @@ def family(architecture):
 
 def ours():
     text = "".join(path.read_text() for path in FAMILIES.glob("*.cpp"))
-    return {family(name) for name in re.findall(r'\.architecture = "(\w+)"', text)}
+    return {family(name) for name in re.findall(r'\.architecture = "(\w+)"', text)} | ALSO
 
 
 def texts(node):

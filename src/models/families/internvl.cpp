@@ -16,7 +16,9 @@ DiskForm native_before_nesting() {
                       {"model.multi_modal_projector.", "multi_modal_projector."}}};
 }
 
-DecoderSpec read_native(const Config& c) {
+}  // namespace
+
+DecoderSpec read_native_internvl(const Config& c) {
   const Config vision = part_of(c, "vision_config");
   VisionSpec tower = read_intern_tower(vision, {1024, 24, 16, 4096, 448, "layer_norm"});
   tower.name = "model.vision_tower", tower.merger = "model.multi_modal_projector";
@@ -41,6 +43,7 @@ DecoderSpec read_native(const Config& c) {
                            {"model.language_model", "lm_head"}, {native_before_nesting(), {}});
 }
 
+namespace {
 // How its tower stands in a GGUF file beside the text's, which is of any family.
 void read_file_of_tower(const GgufSays& clip, Json& config) {
   Json& vision = config["vision_config"];
@@ -99,7 +102,7 @@ const std::vector<Preset> native_presets = {
 
 const RegisterFamily internvl("internvl", {.title = "InternVL 3 and 3.5, transformers' layout",
                                            .architecture = "InternVLForConditionalGeneration",
-                                           .read = read_native,
+                                           .read = read_native_internvl,
                                            .says = intern_says(),
                                            .presets = native_presets,
                                            .gguf_tower = gguf_tower()});

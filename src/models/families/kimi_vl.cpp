@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kimi-VL: Moonlight (DeepSeek-V3's architecture) behind MoonViT, a tower that sees pictures in their own size.
+#include "models/families/kimi_vl.h"
+
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
@@ -7,7 +9,6 @@
 
 namespace apus {
 
-namespace {
 VisionSpec read_moonvit(const Config& v) {
   VisionSpec s;
   s.width = v.integer("hidden_size", 1152), s.layers = v.integer("num_hidden_layers", 27);
@@ -36,12 +37,17 @@ VisionSpec read_moonvit(const Config& v) {
   return s;
 }
 
-DecoderSpec read(const Config& c) {
+DecoderSpec with_moonvit(const Config& c, SeeingSpec seeing) {
   Json text = part_of(c, "text_config").json(), said = c.json();
   if (!text.contains("model_type")) text["model_type"] = "deepseek_v3";
-  said["image_token_id"] = c.integer("media_placeholder_token_id", 163605);
-  SeeingSpec seeing{.vision = read_moonvit(part_of(c, "vision_config")), .forms = {{}}};
+  const int64_t otherwise = c.integer("image_token_id", 163605);
+  said["image_token_id"] = c.integer("media_placeholder_token_id", otherwise);
   return with_tower(Config(said), read_language(Config(text), "language_model."), std::move(seeing));
+}
+
+namespace {
+DecoderSpec read(const Config& c) {
+  return with_moonvit(c, {.vision = read_moonvit(part_of(c, "vision_config")), .forms = {{}}});
 }
 
 Json kimi_text_says() {

@@ -73,8 +73,9 @@ DecoderSpec read(const Config& c) {
   VisionSpec& tower = seeing.vision;
   tower.out = spec.shape.hidden;
   tower.words = c.integer("visual_vocab_size", 65536), tower.word_table = "vte";
-  require(tower.words > VisionSpec::kMarks, Fault::Model, "config.json: visual_vocab_size ", tower.words,
-          " must be above ", VisionSpec::kMarks);
+  tower.mark_tokens = {-301, -302, -303, -304};
+  require(tower.words > tower.marks(), Fault::Model, "config.json: visual_vocab_size ", tower.words, " must be above ",
+          tower.marks());
   seeing.image_token = seeing.video_token = kAtom;
   seeing.time = TimeRule::Text;
   seeing.language = {"llm"}, seeing.tower = {"visual_tokenizer.vit", "vte"}, seeing.aligner = {tower.merger};

@@ -132,7 +132,7 @@ std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides r
 std::string weights_dtype(const Json& config) {
   const Config c(config);
   std::string name = c.text("torch_dtype", c.text("dtype", ""));
-  for (const char* part : {"text_config", "llm_config"})
+  for (const char* part : {"text_config", "llm_config", "language_config"})
     if (const Json* text = c.find(part); name.empty() && text && text->is_object()) name = weights_dtype(*text);
   return name;
 }

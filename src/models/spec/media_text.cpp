@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "media/mosaic.h"
 #include "models/spec/hearing_spec.h"
+#include "models/spec/page_spec.h"
 #include "models/spec/vision_grid.h"
 
 namespace apus {
@@ -35,8 +36,9 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
 }  // namespace
 
 bool is_tower_word(int64_t token, const SeeingSpec& spec) {
-  return spec.vision.words > 0 && token < 0 && token > VisionSpec::kFirstMark - VisionSpec::kMarks &&
-         token <= spec.image_token;
+  const std::vector<int64_t>& marks = spec.vision.mark_tokens;
+  return token < 0 && spec.vision.words > 0 &&
+         (token == spec.image_token || std::find(marks.begin(), marks.end(), token) != marks.end());
 }
 
 Grid grid_of(const MediaContent& content, const SeeingSpec& spec) {
@@ -63,11 +65,15 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   require(shape[2] == shape[3] && shape[2] >= step && shape[2] < kLargest && shape[2] % step == rest, Fault::Data,
           "the ", media_name(content.type), "'s tiles have ", shape[3], " x ", shape[2],
           " pixels; they are squares whose side is a multiple of ", step, rest > 0 ? str(" and ", rest) : "");
+  if (v.join > 1) {
+    const int64_t side = (shape[2] / v.patch + v.join - 1) / v.join;
+    return shape[0] * side * side;
+  }
   if (!spec.mosaic) return patches_of(grid_of(content, spec)) / (v.merge * v.merge);
   const MosaicForm& mosaic = *spec.mosaic;
   require(shape[2] == mosaic.side, Fault::Data, "the ", media_name(content.type), "'s tiles have ", shape[2],
           " pixels a side, this model's have ", mosaic.side);
-  if (content.type == MediaType::Video) return shape[0] * mosaic.frame_side() * mosaic.frame_side() + 1;
+  if (content.type == MediaType::Video) return mosaic.video_rows(shape[0]);
   if (shape[0] == 1) return mosaic.cells * mosaic.cells + 1;
   const ImageSize size{content.came_as[1], content.came_as[0]};
   require(size.width > 0 && size.height > 0 && shape[0] == mosaic_squares(size, mosaic), Fault::Data, "the ",
@@ -98,7 +104,7 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
           " has ", patches);
   require(content.shape[1] == spec.vision.patch_numbers(), Fault::Data, "a patch of the ", name, " has ",
           content.shape[1], " numbers, this model's patches have ", spec.vision.patch_numbers());
-  return patches / (m * m);
+  return spec.page ? spec.page->tokens(content) : patches / (m * m);
 }
 
 namespace {

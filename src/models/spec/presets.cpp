@@ -45,7 +45,9 @@ Json config_of(const std::string& type, const Family& family, const Preset& p) {
             {"torch_dtype", "bfloat16"}};
   if (p.head_dim == 0) c.erase("head_dim");
   // A text part that is a model of its own.
-  const char* text = p.says.contains("llm_config") ? "llm_config" : "text_config";
+  const char* text = "text_config";
+  for (const char* other : {"llm_config", "language_config"})
+    if (p.says.contains(other)) text = other;
   const bool nested = p.says.contains(text);
   if (nested) {
     c = {{text, std::move(c)},

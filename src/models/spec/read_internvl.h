@@ -28,6 +28,9 @@ GgufTower intern_gguf_tower(const std::string& joins, const char* norm, const ch
 // As OpenGVLab calls its parts. `normed`: queries and keys have norms.
 void use_first_names(VisionSpec& tower, bool normed);
 
+// A whole model in transformers' layout.
+DecoderSpec read_native_internvl(const Config& config);
+
 // `text` with this tower. `token` stands for an image; `language` are beginnings of names in the text part.
 DecoderSpec with_intern_tower(const Config& c, DecoderSpec text, VisionSpec tower, int64_t token,
                               std::vector<std::string> language, std::vector<DiskForm> forms);

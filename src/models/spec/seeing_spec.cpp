@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "models/spec/hearing_spec.h"
+#include "models/spec/page_spec.h"
 
 namespace apus {
 
@@ -18,11 +19,11 @@ class VisionParts {
     std::vector<int64_t> patch = {s_.width, s_.channels, s_.time_patch, s_.patch, s_.patch};
     if (!s_.patch_has_time) patch.erase(patch.begin() + 2);
     const int64_t cells = s_.table_side * s_.table_side;
-    const bool bare_table = n.first && !s_.first_in_table;
+    const bool bare_table = s_.bare_table();
     if (!s_.newline.empty()) put(Kind::Bare, s_.newline, {s_.out}, false);
     if (n.merger_matrix) put(Kind::Bare, str(s_.merger_name(), ".", n.merger_matrix), {cell(), s_.out}, false);
     if (n.first) add(Kind::Bare, n.first, s_.first_in_table ? one_row() : std::vector<int64_t>{1, 1, s_.width}, false);
-    if (bare_table) add(Kind::Bare, n.table, {1, 1 + cells, s_.width}, false);
+    if (bare_table) add(Kind::Bare, n.table, {1, (n.first ? 1 : 0) + cells, s_.width}, false);
     for (int64_t i = 0; i < s_.layers; ++i)
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
@@ -32,14 +33,14 @@ class VisionParts {
       if (each) add(Kind::Fixed, each, {s_.width}, false);
     if (s_.clipped)
       for (int64_t i = 0; i < s_.layers; ++i) limits(str(n.blocks, ".", i, "."));
-    if (s_.patch_by_pixel) patch = {s_.width, s_.patch_numbers()};
-    add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
+    if (s_.patch_by_pixel || s_.patch_is_matrix) patch = {s_.width, s_.patch_numbers()};
+    if (!s_.reads_rows) add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
     if (cells > 0 && !bare_table && !axes) add(Kind::Table, n.table, table(), false);
     if (n.norm_in) norm(n.norm_in, s_.width);
     for (int64_t i = 0; i < s_.layers + s_.unread_layers; ++i) block(str(n.blocks, ".", i, "."), i >= s_.layers);
     if (s_.halved_behind >= 0) halving();
     if (n.norm_out) norm(n.norm_out, s_.width);
-    if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, true);
+    if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, s_.norm.kind == NormKind::MeanAndBias);
     if (n.merger_conv) add(Kind::Table, n.merger_conv, {s_.out, s_.width, s_.merge, s_.merge}, true);
     if (s_.words > 0)
       words();
@@ -120,6 +121,7 @@ class VisionParts {
   void merger(const std::string& m, bool norm_first) {
     const VisionNames& n = s_.names;
     if (n.merger_conv) return gated_merger(m);
+    if (!n.merger_in) return;
     const int64_t read = n.merger_cells ? s_.width : cell();
     const int64_t inner = !n.merger_out ? s_.out : s_.merger_inner > 0 ? s_.merger_inner : read;
     if (n.merger_norm)
@@ -127,10 +129,12 @@ class VisionParts {
     if (n.merger_cells) put(Kind::Linear, m + n.merger_cells, {s_.width, cell()}, false);
     if (n.merger_matrix) return;
     put(Kind::Linear, m + n.merger_in, {inner, read}, s_.merger_bias);
-    if (n.merger_out) put(Kind::Linear, m + n.merger_out, {s_.out, inner}, s_.merger_bias);
+    const int64_t out = s_.merger_end.empty() ? s_.out : s_.merger_rows;
+    if (n.merger_out) put(Kind::Linear, m + n.merger_out, {out, inner}, s_.merger_bias);
+    if (!s_.merger_end.empty()) put(Kind::Linear, s_.merger_end, {s_.out, out}, s_.merger_bias);
   }
   void words() {
-    const int64_t known = s_.words - VisionSpec::kMarks;
+    const int64_t known = s_.words - s_.marks();
     put(Kind::Linear, s_.merger_name() + "." + s_.names.merger_in, {known, cell()}, false);
     put(Kind::Norm, s_.merger_name() + "." + s_.names.merger_norm, {known}, false, *s_.merger_norm);
     put(Kind::Table, s_.word_table, {s_.words, s_.out}, false);
@@ -145,7 +149,10 @@ std::vector<TowerPart> parts_of(const VisionSpec& spec) { return VisionParts(spe
 
 std::vector<TowerPart> parts_of(const SeeingSpec& spec) {
   std::vector<TowerPart> all;
-  if (spec.vision.width > 0) all = parts_of(spec.vision);
+  if (spec.page)
+    all = parts_of(*spec.page);
+  else if (spec.vision.width > 0)
+    all = parts_of(spec.vision);
   if (!spec.hearing) return all;
   for (TowerPart& part : parts_of(*spec.hearing)) all.push_back(std::move(part));
   return all;

@@ -75,9 +75,10 @@ struct VisionNames {
 enum class CellForm { Joined, ByNumber, Mean };
 
 // How a table of positions is spread over a picture: from the four entries around a patch, corners on corners; from
-// four or sixteen of them, edges on edges; the one entry that a patch's beginning lies in; from all that a patch
-// covers, the nearer the more. Axes: not at all, there being one table for columns and one for lines.
-enum class TableForm { Corners, Linear, Cubic, Nearest, Covered, Axes };
+// four or sixteen of them, edges on edges (Smooth: from all that a patch covers where it covers more); the one entry
+// that a patch's beginning lies in; from all that a patch covers, the nearer the more. Axes: not at all, there being
+// one table for columns and one for lines.
+enum class TableForm { Corners, Linear, Cubic, Smooth, Nearest, Covered, Axes };
 
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
@@ -94,11 +95,18 @@ struct VisionSpec {
   // The width of the rows that it gives: that of the decoder.
   int64_t out = 0;
   int64_t channels = 3, patch = 0, time_patch = 2, merge = 2;
-  // The row before a picture's patches is a vector, and its position the first entry of the table; else both are bare.
-  bool first_in_table = false;
+  // The row before a picture's patches is a vector, and its position the first entry of the table (or the last one);
+  // else both are bare.
+  bool first_in_table = false, first_ends_table = false;
+  // The table is bare, whether or not there is such a row.
+  bool table_bare = false;
   bool patch_bias = false;
+  // Patches come as rows of the tower's width, which another tower made.
+  bool reads_rows = false;
   // The weight that reads patches is a matrix whose inputs stand pixel by pixel, each with its colours.
   bool patch_by_pixel = false;
+  // The same weight is a matrix, whose inputs stand as in a convolution.
+  bool patch_is_matrix = false;
   // Whether the weight that reads patches has a dimension for frames of their own.
   bool patch_has_time = true;
   // Above 0: pictures come as square tiles of so many pixels; 0: as patches, and have any size.
@@ -110,6 +118,9 @@ struct VisionSpec {
   bool turns_alternate = false;
   // Neighbours turn together, a pair by its column, the next one by its row.
   bool turns_neighbours = false;
+  // Of neighbours: the first half of the pairs turns by its column, the second by its row, both counted from one. The
+  // row before a picture's patches does not turn.
+  bool turns_columns_first = false;
   // The first half of a head turns by columns and the second by lines, each as if it were a head.
   bool turns_halves = false;
   bool qkv_bias = true;
@@ -140,15 +151,23 @@ struct VisionSpec {
   // Between the merger's two layers; 0: as wide as a cell.
   int64_t merger_inner = 0;
   bool merger_bias = true;
+  // Not empty: what the merger gives, `merger_rows` numbers wide, goes through gelu and this layer, by its whole name.
+  std::string merger_end = "";
+  int64_t merger_rows = 0;
   double cell_scale = 1;  // of the mean of a cell's patches
   CellForm cells = CellForm::Joined;
   // The whole name of a bare row that ends each line of a mosaic; "": there is none.
   std::string newline = "";
   // Above 0: what the tower gives are shares of so many words of its own, the rows of the table `word_table`. The last
-  // kMarks of them are no cell's: they stand for the tokens from kFirstMark downward.
+  // of them are no cell's: they stand for these tokens.
   int64_t words = 0;
   std::string word_table = "";
-  static constexpr int64_t kMarks = 4, kFirstMark = -301;
+  std::vector<int64_t> mark_tokens = {};
+  static constexpr int64_t kLowestMark = -305;  // of all families
+  int64_t marks() const { return static_cast<int64_t>(mark_tokens.size()); }
+  // Of words: squares of so many patches become one, and rows of zeros fill up those at the picture's edges. With
+  // merge 1.
+  int64_t join = 1;
   // The side of a window in merged cells, and the layers that look at whole frames all the same. 0: all do.
   int64_t window = 0;
   std::vector<int64_t> full_layers = {};
@@ -162,7 +181,10 @@ struct VisionSpec {
   int64_t kv_width() const { return kv_heads > 0 ? kv_heads * head_size() : width; }
   // Rows a side that the merger makes one of.
   int64_t merged_side() const { return halved_behind < 0 ? merge : merge / 2; }
-  int64_t cell_width() const { return cells == CellForm::Mean ? width : width * merged_side() * merged_side(); }
+  int64_t cell_width() const {
+    return cells == CellForm::Mean ? width : width * merged_side() * merged_side() * join * join;
+  }
+  bool bare_table() const { return table_bare || (names.first && !first_in_table); }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
   std::string merger_name() const { return merger.empty() ? name + ".merger" : merger; }
 };
@@ -190,6 +212,7 @@ enum class TimeRule {
 };
 
 struct HearingSpec;  // models/spec/hearing_spec.h
+struct PageSpec;     // models/spec/page_spec.h
 struct MosaicForm;   // media/mosaic.h
 
 // Of tokens: the files leave their numbers to the tokenizer. An item's first token is it then.
@@ -197,6 +220,8 @@ constexpr int64_t kTokenizersChoice = INT64_MIN;
 
 struct SeeingSpec {
   VisionSpec vision;
+  // Set: it reads pages by these towers, and `vision` says of them what is counted of every tower (vision_of).
+  std::shared_ptr<const PageSpec> page = nullptr;
   // Null: it does not hear.
   std::shared_ptr<const HearingSpec> hearing = nullptr;
   // -1: the model takes none of the kind.

@@ -4,7 +4,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/bucketize.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -19,6 +18,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/towers/patch_rows.h"
 #include "nn/attention.h"
 #include "nn/run_again.h"
 #include "ops/ops.h"
@@ -44,34 +44,10 @@ at::Tensor index_tensor(const std::vector<int64_t>& values, at::Device device) {
   return at::tensor(values, at::kLong).to(device);
 }
 
-// The first half of the angles follows the patch's row, the second its column, or both take turns. Computed on the host
-// in f32, as the original implementation holds them.
-Turn turn_of(const PatchPlaces& places, const VisionSpec& spec, at::Device device) {
-  const int64_t patches = std::ssize(places.row), half = spec.head_size() / 4;
-  const auto speeds = [&](int64_t first) {
-    const int64_t every = spec.turns_alternate ? 4 : 2, of = spec.turns_alternate ? 4 * half : 2 * half;
-    std::vector<float> out;
-    for (int64_t k = 0; k < half; ++k)
-      out.push_back(1 / std::pow(static_cast<float>(spec.turn_base),
-                                 static_cast<float>(every * k + first) / static_cast<float>(of)));
-    return out;
-  };
-  const std::vector<float> of_rows = speeds(0), of_columns = spec.turns_alternate ? speeds(2) : of_rows;
-  at::Tensor cos = at::empty({patches, 2 * half}, at::kFloat), sin = at::empty({patches, 2 * half}, at::kFloat);
-  float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
-  const auto put = [&](int64_t place, float speed) {
-    const float angle = static_cast<float>(place) * speed;
-    *c++ = static_cast<float>(std::cos(static_cast<double>(angle)));
-    *s++ = static_cast<float>(std::sin(static_cast<double>(angle)));
-  };
-  for (size_t n = 0; n < places.row.size(); ++n) {
-    for (size_t k = 0; spec.turns_neighbours && k < of_rows.size(); ++k)
-      put(places.column[n], of_columns[k]), put(places.row[n], of_rows[k]);
-    if (spec.turns_neighbours) continue;
-    for (const float each : of_rows) put(places.row[n], each);
-    for (const float each : of_columns) put(places.column[n], each);
-  }
-  return {cos.to(device), sin.to(device)};
+int64_t pictures_of(const std::vector<Grid>& grids) {
+  int64_t pictures = 0;
+  for (const Grid& g : grids) pictures += g[0];
+  return pictures;
 }
 }  // namespace
 
@@ -103,9 +79,9 @@ struct VisionTower::Layout {
 
 VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec_(spec) {
   const auto name = [&](const std::string& part) { return spec.name + "." + part; };
-  patches_ = &parts.table(name(spec.names.patches));
+  if (!spec.reads_rows) patches_ = &parts.table(name(spec.names.patches));
   if (spec.names.first) first_ = &parts.bare(name(spec.names.first));
-  if (spec.names.first && !spec.first_in_table)
+  if (spec.bare_table())
     first_and_positions_ = &parts.bare(name(spec.names.table));
   else if (spec.table_form == TableForm::Axes)
     axes_ = &parts.bare(name(spec.names.table));
@@ -173,6 +149,7 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
                   linear(n.merger_gate)};
   };
   merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
+  if (!spec.merger_end.empty()) merger_.end = &parts.linear(spec.merger_end);
   if (spec.words > 0) words_ = &parts.table(spec.word_table);
   for (size_t i = 0; i < spec.deep_layers.size(); ++i)
     deep_mergers_.push_back(merger(name(str(spec.names.deep_mergers, ".", i, ".")), false));
@@ -183,7 +160,9 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
   if (spec_.window == 0) {
     std::vector<int32_t> ends = frame_ends(grids);
     for (size_t i = 0; first_ && i < ends.size(); ++i) ends[i] += static_cast<int32_t>(i);
-    return {spec_.turned ? turn_of(places, spec_, device) : Turn(), {ends, device}, {{0}, device}, {}, {}};
+    Turn turn = spec_.turned ? patch_turns(places, spec_, device) : Turn();
+    if (spec_.turned && first_) turn = with_still_rows(turn, pictures_of(grids));
+    return {turn, {ends, device}, {{0}, device}, {}, {}};
   }
   const Windows windows = windows_of(grids, spec_.merge, spec_.window);
   const int64_t cell = spec_.merge * spec_.merge;
@@ -198,7 +177,7 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
     }
   }
   // A window stays within its frame, so frames are the same runs in both orders.
-  return {turn_of(ordered, spec_, device),
+  return {patch_turns(ordered, spec_, device),
           {frame_ends(grids), device},
           {windows.ends, device},
           index_tensor(order, device),
@@ -207,6 +186,7 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
 
 // Each patch is read whole: the convolution is one product.
 at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
+  if (spec_.reads_rows) return placed(patch_NP, grids);
   const at::Tensor& weight = patches_->weight();
   const auto by_colour = [&] {
     return weight.view({-1, spec_.patch, spec_.patch, spec_.channels}).permute({0, 3, 1, 2});
@@ -214,40 +194,9 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
   const at::Tensor read = spec_.patch_by_pixel ? by_colour() : weight;
   at::Tensor x_ND = ops::linear(patch_NP, read.reshape({weight.size(0), -1}), patches_->bias());
   if (norm_in_ && spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
-  if (!positions_ && !first_ && !axes_) return x_ND;
+  if (!positions_ && !first_and_positions_ && !axes_) return x_ND;
   return placed(x_ND, grids);
 }
-
-namespace {
-// Which of `side` equal parts of a picture's side each of `count` patches begins in, as torch rounds it.
-at::Tensor nearest_entries(int64_t count, int64_t side) {
-  const double part = 1 / static_cast<double>(side);
-  const at::Tensor begin = at::arange(count).to(at::kFloat) / static_cast<double>(count);
-  return at::bucketize(begin, at::arange(part, 1.0, part, at::kFloat), /*out_int32=*/false, /*right=*/true);
-}
-
-at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side) {
-  std::vector<at::Tensor> all;
-  for (const Grid& g : grids) {
-    const PatchPlaces places = patch_places({g}, merge);
-    const at::Tensor row = at::index_select(nearest_entries(g[1], side), 0, at::tensor(places.row)),
-                     column = at::index_select(nearest_entries(g[2], side), 0, at::tensor(places.column));
-    all.push_back(row * side + column);
-  }
-  return at::cat(all, 0);
-}
-}  // namespace
-
-namespace {
-// Of a table for columns and one for lines.
-at::Tensor of_axes(const at::Tensor& table_2PD, const std::vector<Grid>& grids, int64_t merge) {
-  const PatchPlaces places = patch_places(grids, merge);
-  const auto rows = [&](int64_t axis, const std::vector<int64_t>& at) {
-    return at::index_select(table_2PD[axis], 0, index_tensor(at, table_2PD.device()));
-  };
-  return rows(0, places.column) + rows(1, places.row);
-}
-}  // namespace
 
 // With learned positions added.
 at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
@@ -255,11 +204,16 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
     for (const Grid& g : grids)
       require(g[1] <= spec_.table_side && g[2] <= spec_.table_side, Fault::Data, "a picture of ", g[1], " x ", g[2],
               " patches: the model knows positions of ", spec_.table_side, " a side");
-    return x_ND + of_axes(axes_->data, grids, spec_.merge);
+    return x_ND + rows_of_axes(axes_->data, grids, spec_.merge);
   }
   if (spec_.table_form == TableForm::Nearest) {
     const at::Tensor entry = nearest_in_table(grids, spec_.merge, spec_.table_side).to(x_ND.device());
     return x_ND + at::index_select(positions_->weight(), 0, entry);
+  }
+  if (spec_.table_form == TableForm::Smooth) {
+    const bool skips = first_ != nullptr;
+    const int64_t side = spec_.table_side;
+    return x_ND + smooth_rows(positions_->weight().narrow(0, skips ? 1 : 0, side * side), side, grids);
   }
   const auto read = spec_.table_form == TableForm::Cubic     ? table_cubic
                     : spec_.table_form == TableForm::Linear  ? table_linear
@@ -267,7 +221,8 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
                                                              : table_corners;
   const TablePlaces places = read(grids, spec_.merge, spec_.table_side);
   const at::Tensor all = positions_ ? positions_->weight().reshape({-1, spec_.width}) : first_and_positions_->data[0];
-  const at::Tensor table = all.narrow(0, first_ ? 1 : 0, spec_.table_side * spec_.table_side);
+  const bool skips = first_ && !spec_.first_ends_table;
+  const at::Tensor table = all.narrow(0, skips ? 1 : 0, spec_.table_side * spec_.table_side);
   at::Tensor sum;
   for (size_t k = 0; k < places.entry.size(); ++k) {
     const at::Tensor share = at::tensor(places.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
@@ -281,7 +236,8 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
 // All pictures have one size.
 at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures) const {
   const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
-  const at::Tensor first = (first_->data.reshape({1, -1}) + all.narrow(0, 0, 1)).unsqueeze(0);
+  const at::Tensor place = all.narrow(0, spec_.first_ends_table ? all.size(0) - 1 : 0, 1);
+  const at::Tensor first = (first_->data.reshape({1, -1}) + place).unsqueeze(0);
   const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
   return at::cat({first.expand({pictures, 1, spec_.width}), x}, 1).reshape({-1, spec_.width});
 }
@@ -384,18 +340,22 @@ at::Tensor VisionTower::gated(const Merger& m, const at::Tensor& x_ND, const Ste
 
 at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
   if (cell_maker_) return gated(m, x_ND, step_of);
+  if (!m.in && !m.matrix) return x_ND;
   at::Tensor x_MC = cells_of(m.norm && m.norm_first ? (*m.norm)(x_ND) : x_ND);
   if (m.norm && !m.norm_first) x_MC = (*m.norm)(x_MC);
   const Step s = step_of(x_MC.size(0));
   if (m.cells) x_MC = (*m.cells)(x_MC, s);
   at::Tensor y_MD = m.matrix ? at::matmul(x_MC, m.matrix->data) : (*m.in)(x_MC, s);
   if (m.out) y_MD = (*m.out)(at::gelu(y_MD), s);
+  if (m.end) y_MD = (*m.end)(at::gelu(y_MD), s);
   return l.cell_back.defined() ? at::index_select(y_MD, 0, l.cell_back) : y_MD;
 }
 
 // Each cell is some share of every word.
-at::Tensor VisionTower::in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
-  at::Tensor x_MC = x_ND.reshape({-1, spec_.width * spec_.merge * spec_.merge});
+at::Tensor VisionTower::in_words(const at::Tensor& x_ND, const std::vector<Grid>& grids, const Layout& l,
+                                 const StepOf& step_of) const {
+  at::Tensor x_MC = spec_.join > 1 ? joined_squares(x_ND, grids, spec_.join)
+                                   : x_ND.reshape({-1, spec_.width * spec_.merge * spec_.merge});
   if (l.cell_back.defined()) x_MC = at::index_select(x_MC, 0, l.cell_back);
   const at::Tensor score_MW = (*merger_.norm)((*merger_.in)(x_MC, step_of(x_MC.size(0))));
   const at::Tensor share_MW = at::softmax(score_MW, 1, at::kFloat).to(x_ND.scalar_type());
@@ -403,7 +363,7 @@ at::Tensor VisionTower::in_words(const at::Tensor& x_ND, const Layout& l, const 
 }
 
 at::Tensor VisionTower::marks(const at::Tensor& mark_M) const {
-  return at::index_select(words_->weight(), 0, mark_M + (spec_.words - VisionSpec::kMarks));
+  return at::index_select(words_->weight(), 0, mark_M + (spec_.words - spec_.marks()));
 }
 
 at::Tensor VisionTower::through(const Block& b, at::Tensor x_ND, const Layout& l, const Step& s) const {
@@ -416,14 +376,13 @@ at::Tensor VisionTower::through(const Block& b, at::Tensor x_ND, const Layout& l
 }
 
 Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
-                              bool again) const {
+                              bool again, const std::vector<bool>& pooled) const {
   // Shared with layers that run again when this has returned.
   const auto whole = std::make_shared<const Layout>(layout(grids, patch_NP.device()));
   const Layout& l = *whole;
   at::Tensor x_ND = embedded(patch_NP, grids);
   if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
-  int64_t pictures = 0;
-  for (const Grid& g : grids) pictures += g[0];
+  const int64_t pictures = pictures_of(grids);
   if (first_) x_ND = with_first_rows(x_ND, pictures);
   if (norm_in_ && !spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
   auto shared = whole;
@@ -450,7 +409,8 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
     x_ND = x.narrow(1, 1, x.size(1) - 1).reshape({-1, spec_.width});
   }
   if (norm_out_) x_ND = (*norm_out_)(x_ND);
-  sight.row_MD = words_ ? in_words(x_ND, l, step_of) : merged(merger_, x_ND, l, step_of);
+  if (!pooled.empty()) x_ND = pooled_rows(x_ND, grids, pooled);
+  sight.row_MD = words_ ? in_words(x_ND, grids, l, step_of) : merged(merger_, x_ND, l, step_of);
   return sight;
 }
 

@@ -27,10 +27,11 @@ class VisionTower {
   VisionTower(const VisionSpec& spec, const TowerParts& parts);
   // Patches of all grids, one grid behind the other, in the tower's dtype and on its device. `step_of`: the step for so
   // many rows, which says what adapters and dropout do to them. `again`: layers run again in the backward pass.
+  // `pooled`: of these grids two by two patches become one before the merger, their mean; empty: of none.
   using StepOf = std::function<Step(int64_t rows)>;
   Sight operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
-                   bool again = false) const;
-  // Rows of marks (VisionSpec::kMarks), by their numbers.
+                   bool again = false, const std::vector<bool>& pooled = {}) const;
+  // Rows of marks (VisionSpec::mark_tokens), by their numbers.
   at::Tensor marks(const at::Tensor& mark_M) const;
   // Its numbers lie on the device of this, in its dtype.
   const at::Tensor& numbers_like() const { return patches_->weight(); }
@@ -57,7 +58,7 @@ class VisionTower {
     const Linear *cells, *in, *out;
     const Param* matrix;
     bool norm_first;  // before cells are put together, or behind that
-    const Linear *before = nullptr, *gate = nullptr;
+    const Linear *before = nullptr, *gate = nullptr, *end = nullptr;
   };
   struct Halving {
     const Norm *norm, *cell_norm;
@@ -78,10 +79,12 @@ class VisionTower {
   at::Tensor cells_of(const at::Tensor& x_ND) const;
   at::Tensor gated(const Merger& merger, const at::Tensor& x_ND, const StepOf& step_of) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
-  at::Tensor in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
+  at::Tensor in_words(const at::Tensor& x_ND, const std::vector<Grid>& grids, const Layout& l,
+                      const StepOf& step_of) const;
 
   const VisionSpec spec_;
-  const Table *patches_, *positions_ = nullptr, *words_ = nullptr;
+  // Null: patches come as rows; there is none.
+  const Table *patches_ = nullptr, *positions_ = nullptr, *words_ = nullptr;
   const Table* cell_maker_ = nullptr;  // null: cells are joined
   // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
   // Null: there is none.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// GOT-OCR 2.0 in transformers' layout: SAM alone before Qwen2.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/page_spec.h"
+#include "models/spec/read_seeing.h"
+#include "models/spec/read_tower.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_text_part(c, "qwen2");
+  PageSpec page{.sam = read_sam(part_of(c, "vision_config"))};
+  SamSpec& sam = page.sam;
+  sam.name = "model.vision_tower", sam.narrow = 2 * sam.neck, sam.out = spec.shape.hidden;
+  sam.names.patches = "patch_embed.projection", sam.names.blocks = "layers";
+  sam.names.norm1 = "layer_norm1", sam.names.norm2 = "layer_norm2";
+  sam.names.neck = "neck.conv1", sam.names.neck_norm = "neck.layer_norm1";
+  sam.names.neck_wide = "neck.conv2", sam.names.neck_end = "neck.layer_norm2";
+  const std::string joins = "model.multi_modal_projector.";
+  sam.names.narrow = joins + "conv_upsampler1", sam.names.narrower = joins + "conv_upsampler2";
+  page.projector = joins + "multimodal_projector", page.out = spec.shape.hidden;
+  SeeingSpec seeing{.vision = vision_of(page)};
+  spec.tied = c.flag("tie_word_embeddings", spec.tied);
+  const int64_t token = c.integer(c.find("image_token_id") ? "image_token_id" : "image_token_index", 151859);
+  require(token < spec.shape.vocab, Fault::Model, "config.json: image_token_index ", token,
+          " must lie inside the vocabulary of ", spec.shape.vocab);
+  seeing.image_token = token, seeing.time = TimeRule::Text;
+  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {sam.name};
+  seeing.aligner = {"model.multi_modal_projector"};
+  seeing.forms = {{.renames = {{"model.language_model.", "language_model.model."},
+                               {"lm_head.", "language_model.lm_head."},
+                               {"model.vision_tower.", "vision_tower."},
+                               {joins, "multi_modal_projector."}}},
+                  {}};
+  seeing.page = std::make_shared<const PageSpec>(std::move(page));
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  return spec;
+}
+
+Json qwen2_says() {
+  return {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}};
+}
+
+// name        hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"got-ocr-2.0-hf", 1024, 24, 16, 16, 64, 2816, 151860, 32768, 1e6, true, {}, qwen2_says()},
+};
+
+const RegisterFamily got("got_ocr2", {.title = "GOT-OCR 2.0",
+                                      .architecture = "GotOcr2ForConditionalGeneration",
+                                      .read = read,
+                                      .says = {{"image_token_index", 151859},
+                                               {"vision_config",
+                                                {{"hidden_size", 768},
+                                                 {"num_hidden_layers", 12},
+                                                 {"num_attention_heads", 12},
+                                                 {"image_size", 1024},
+                                                 {"patch_size", 16},
+                                                 {"window_size", 14},
+                                                 {"global_attn_indexes", {2, 5, 8, 11}},
+                                                 {"output_channels", 256},
+                                                 {"mlp_dim", 3072}}}},
+                                      .presets = presets});
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of patches: where they lie in their pictures, and what several of them become. No weights.
+#pragma once
+
+#include <vector>
+
+#include "models/spec/seeing_spec.h"
+#include "models/spec/vision_grid.h"
+#include "nn/step.h"
+
+namespace apus {
+
+// By how much each patch's queries and keys are turned, [patches, half a head], as VisionSpec's switches say.
+Turn patch_turns(const PatchPlaces& places, const VisionSpec& spec, at::Device device);
+// With a row before those of each picture, which does not turn.
+Turn with_still_rows(const Turn& turn, int64_t pictures);
+
+// TableForm::Nearest: the entry of each patch.
+at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side);
+// TableForm::Smooth: of a square table [side x side, D], line by line of each picture.
+at::Tensor smooth_rows(const at::Tensor& table, int64_t side, const std::vector<Grid>& grids);
+// TableForm::Axes: of a table for columns and one for lines.
+at::Tensor rows_of_axes(const at::Tensor& table_2PD, const std::vector<Grid>& grids, int64_t merge);
+
+// The mean of two by two patches, in the grids that are pooled. Patches stand line by line.
+at::Tensor pooled_rows(const at::Tensor& x_ND, const std::vector<Grid>& grids, const std::vector<bool>& pooled);
+// Squares of `side` patches a side as rows, line by line of each picture; beyond its edges are zeros.
+at::Tensor joined_squares(const at::Tensor& x_ND, const std::vector<Grid>& grids, int64_t side);
+
+}  // namespace apus
