@@ -22,15 +22,17 @@ bool is_harmless(const std::string& name) {
 
 // Of the parts of an Omni model that speak.
 bool is_speech(const std::string& name) {
-  return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
+  return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.") ||
+         name.starts_with("tts.");
 }
 
 // Of the parts of Janus that draw.
 bool is_drawing(const std::string& name) { return name.starts_with("gen_"); }
 
-// Of the parts of Gemma 4 that hear.
+// Of the parts of Gemma 4 and MiniCPM-o that hear.
 bool is_hearing(const std::string& name) {
-  return name.starts_with("model.audio_tower.") || name.starts_with("model.embed_audio.");
+  return name.starts_with("model.audio_tower.") || name.starts_with("model.embed_audio.") || name.starts_with("apm.") ||
+         name.starts_with("audio_projection_layer.");
 }
 
 // Of a head that an encoder was made with, and this task has not.

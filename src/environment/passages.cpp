@@ -77,7 +77,8 @@ void add_document(const Json& document, const std::string& where, std::vector<Pa
   if (document.is_string()) {
     text = document.get<std::string>();
   } else {
-    require(document.is_object(), Fault::Data, where, ": a document is a text, or an object with \"title\" and \"text\"");
+    require(document.is_object(), Fault::Data, where,
+            ": a document is a text, or an object with \"title\" and \"text\"");
     for (const char* key : {"text", "contents", "content"})
       if (text.empty() && document.contains(key) && document[key].is_string()) text = document[key].get<std::string>();
     if (document.contains("title") && document["title"].is_string()) title = document["title"].get<std::string>();
@@ -101,10 +102,11 @@ std::vector<Passage> passages_in(const std::filesystem::path& folder) {
   for (const auto& file : files) {
     const std::string text = read_file(file);
     bytes += text.size();
-    require(bytes <= kMostBytes, Fault::Data, "search:", folder.string(), ": the files have more than ", kMostBytes >> 30,
-            " GiB together; take a service (docs/environments.md) for so many");
+    require(bytes <= kMostBytes, Fault::Data, "search:", folder.string(), ": the files have more than ",
+            kMostBytes >> 30, " GiB together; take a service (docs/environments.md) for so many");
     if (file.extension() != ".jsonl") {
-      for (Passage& p : passages_of(std::filesystem::relative(file, folder).string(), text)) all.push_back(std::move(p));
+      for (Passage& p : passages_of(std::filesystem::relative(file, folder).string(), text))
+        all.push_back(std::move(p));
       continue;
     }
     std::istringstream lines(text);
@@ -115,7 +117,8 @@ std::vector<Passage> passages_in(const std::filesystem::path& folder) {
       add_document(parse_json(line, where), where, all);
     }
   }
-  require(!all.empty(), Fault::Data, "search:", folder.string(), ": the folder has no text in .txt, .md or .jsonl files");
+  require(!all.empty(), Fault::Data, "search:", folder.string(),
+          ": the folder has no text in .txt, .md or .jsonl files");
   return all;
 }
 
@@ -132,7 +135,8 @@ PassageIndex::PassageIndex(std::vector<Passage> passages) : passages_(std::move(
   for (uint32_t i = 0; i < passages_.size(); ++i) {
     std::map<std::string, uint32_t> counts;
     uint32_t length = 0;
-    for (std::string& word : words_compared(passages_[i].title + "\n" + passages_[i].text)) ++counts[std::move(word)], ++length;
+    for (std::string& word : words_compared(passages_[i].title + "\n" + passages_[i].text))
+      ++counts[std::move(word)], ++length;
     for (const auto& [word, count] : counts) places_[word].push_back({i, count});
     length_.push_back(length), words += length;
   }

@@ -20,8 +20,8 @@ std::vector<std::string> words_compared(const std::string& text);
 
 // Paragraphs of a document put together until they have some 800 characters.
 std::vector<Passage> passages_of(const std::string& title, const std::string& text);
-// Of the .txt and .md files below a folder (called by their names), and of its .jsonl files' rows: "title" and "text" (or
-// "contents"). Fault::Data where there are none.
+// Of the .txt and .md files below a folder (called by their names), and of its .jsonl files' rows: "title" and "text"
+// (or "contents"). Fault::Data where there are none.
 std::vector<Passage> passages_in(const std::filesystem::path& folder);
 // Of a row's documents: texts, or objects with "title" and "text".
 std::vector<Passage> passages_in(const Json& documents);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python that the model may call: python(code), run where a calculation can do no harm (reward/run_code.h); what it
-// prints is the reply. A turn without a call is the answer: a program, worth 1 when the row's column "tests" comes to its
-// end behind it; or, without tests, a result that is compared with "solution".
+// prints is the reply. A turn without a call is the answer: a program, worth 1 when the row's column "tests" comes to
+// its end behind it; or, without tests, a result that is compared with "solution".
 #include <algorithm>
 
 #include "base/error.h"
@@ -13,18 +13,19 @@
 namespace apus {
 namespace {
 
-constexpr size_t kMostPrograms = 4;   // of a turn
-constexpr size_t kMostPrinted = 4000;   // bytes of what one prints
+constexpr size_t kMostPrograms = 4;    // of a turn
+constexpr size_t kMostPrinted = 4000;  // bytes of what one prints
 constexpr CodeLimits kPythonLimits{.seconds = 5, .memory = int64_t{1} << 30};
 
 class Python final : public Episode {
  public:
   Python(const Json& row, uint64_t) {
     const Json *tests = column(row, {"tests", "test"}), *solution = column(row, {"solution", "answer", "ground_truth"});
-    require(tests || solution, Fault::Data,
-            "python runs the column 'tests' behind the answer, or compares it with the column 'solution', and the row has "
-            "neither: ",
-            json_text(row).substr(0, 200));
+    require(
+        tests || solution, Fault::Data,
+        "python runs the column 'tests' behind the answer, or compares it with the column 'solution', and the row has "
+        "neither: ",
+        json_text(row).substr(0, 200));
     if (tests) tests_ = tests->is_array() ? lines_of(*tests) : column_text(*tests);
     if (solution) solution_ = column_text(*solution);
     if (const Json* name = column(row, {"entry_point"})) name_ = column_text(*name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search that the model may call: search(query), over a folder's texts (search:FOLDER) or the row's column "documents". A
-// turn without a call is the answer, worth 1 when it is the row's "solution" (or one of several).
+// Search that the model may call: search(query), over a folder's texts (search:FOLDER) or the row's column "documents".
+// A turn without a call is the answer, worth 1 when it is the row's "solution" (or one of several).
 #include <algorithm>
 
 #include "base/error.h"
@@ -11,8 +11,8 @@
 namespace apus {
 namespace {
 
-constexpr size_t kMostSearches = 8;  // of a turn
-constexpr size_t kPassagesShown = 3;        // passages of a query
+constexpr size_t kMostSearches = 8;   // of a turn
+constexpr size_t kPassagesShown = 3;  // passages of a query
 
 Json search_tools() {
   return Json::parse(R"([{"type": "function", "function": {"name": "search",
@@ -42,8 +42,7 @@ bool is_answer(const std::string& text, const std::string& solution) {
 class Search final : public Episode {
  public:
   Search(const Json& row, std::shared_ptr<const PassageIndex> index) : index_(std::move(index)) {
-    if (const Json* own = column(row, {"documents"}))
-      index_ = std::make_shared<const PassageIndex>(passages_in(*own));
+    if (const Json* own = column(row, {"documents"})) index_ = std::make_shared<const PassageIndex>(passages_in(*own));
     require(index_ != nullptr, Fault::Data,
             "search: over what? --environment search:FOLDER, or a column 'documents' in the row");
     const Json* solution = column(row, {"solution", "answer", "ground_truth", "golden_answers"});

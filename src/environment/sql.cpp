@@ -30,8 +30,8 @@ class Sql final : public Episode {
       schema_ = schema->get<std::string>();
     solution_ = solution->get<std::string>();
     const CodeRun run = asked({{"query", solution_}});
-    require(run.passed && run.printed.rfind("error: ", 0) != 0, Fault::Data, "sql: the row's query cannot be run: ",
-            run.passed ? run.printed : run.why);
+    require(run.passed && run.printed.rfind("error: ", 0) != 0, Fault::Data,
+            "sql: the row's query cannot be run: ", run.passed ? run.printed : run.why);
   }
   static Json tools() {
     return Json::parse(R"([{"type": "function", "function": {"name": "sql",
@@ -53,7 +53,8 @@ class Sql final : public Episode {
  private:
   CodeRun asked(Json task) const {
     task["schema"] = schema_;
-    return run_python("TASK = " + json_text(Json(json_text(task))) + "\n" + std::string(asset("eval/sql.py")), kSqlLimits);
+    return run_python("TASK = " + json_text(Json(json_text(task))) + "\n" + std::string(asset("eval/sql.py")),
+                      kSqlLimits);
   }
   std::string result_of(const ToolCall& call) const {
     if (const std::string fault = fault_of_call(call, tools()); !fault.empty()) return "error: " + fault;

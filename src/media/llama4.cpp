@@ -19,7 +19,8 @@ class Llama4Processor : public MediaProcessor {
         side_(of_tower(c, "image_size", 336)),
         token_(c.token("<|patch|>", "image_token_index")) {
     const Json& file = c.preprocessor;
-    if (file.is_object()) most_ = file.value("max_patches", most_), largest_ = file.value("resize_to_max_canvas", false);
+    if (file.is_object())
+      most_ = file.value("max_patches", most_), largest_ = file.value("resize_to_max_canvas", false);
     const int64_t patch = std::max<int64_t>(of_tower(c, "patch_size", 14), 1), cells = side_ / patch / 2;
     require(most_ > 0 && most_ <= 1024 && cells > 0, Fault::Model, "preprocessor_config.json: max_patches ", most_,
             " must be from 1 to 1024; tiles of ", side_, " pixels in patches of ", patch);
@@ -35,8 +36,8 @@ class Llama4Processor : public MediaProcessor {
     const ImageSize own{image.width, image.height};
     const TileGrid grid = grid_for(own);
     const ImageSize size = fitted(own, grid);
-    const Image large = laid_on(resized(image, size.width, size.height, filter_),
-                                {grid.columns * side_, grid.rows * side_}, 0, 0, {});
+    const Image large =
+        laid_on(resized(image, size.width, size.height, filter_), {grid.columns * side_, grid.rows * side_}, 0, 0, {});
     std::vector<Image> tiles;
     add_tiles(large, side_, side_, tiles);
     if (tiles.size() > 1) tiles.push_back(resized(image, side_, side_, filter_));
@@ -109,7 +110,8 @@ class Llama4Processor : public MediaProcessor {
   static std::string text_of(const TileGrid& grid) {
     std::string text = "<|image_start|>";
     for (int64_t y = 0; grid.rows * grid.columns > 1 && y < grid.rows; ++y) {
-      for (int64_t x = 0; x < grid.columns; ++x) text += x + 1 < grid.columns ? "<|patch|><|tile_x_separator|>" : "<|patch|>";
+      for (int64_t x = 0; x < grid.columns; ++x)
+        text += x + 1 < grid.columns ? "<|patch|><|tile_x_separator|>" : "<|patch|>";
       text += "<|tile_y_separator|>";
     }
     return text + "<|image|><|patch|><|image_end|>";

@@ -23,7 +23,7 @@ const std::vector<std::string>& known_settings() {
                                                  "FPS_MIN_FRAMES",      "FPS_MAX_FRAMES",      "NFRAMES",
                                                  "MODEL_SEQ_LEN",       "VIDEO_SEGMENTS",      "USE_AUDIO_IN_VIDEO",
                                                  "NUM_FRAMES",          "MAX_PARTITION",       "BASE_SIZE",
-                                                 "IMAGE_SIZE"};
+                                                 "IMAGE_SIZE",          "MAX_SLICE_NUMS"};
   return names;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MiniCPM-V 4.6: all of a picture near one size, and, where it is larger, a grid of slices of it in a larger size.
+// MiniCPM-V: all of a picture near one size, and, where it is larger, a grid of slices of it in a larger size. Of 4.6
+// each cell of 4 x 4 patches is a token; before it, each of these pictures has as many tokens as the model has queries.
 #include <algorithm>
 #include <cmath>
 
@@ -23,12 +24,17 @@ class MiniCpmProcessor : public MediaProcessor {
       : MediaProcessor(c.max_pixels),
         scale_(pixel_scale(c.preprocessor, kHalfScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
-        token_(c.token("<|image_pad|>", "image_token_id")) {
-    form_ = {c.whole("patch_size", "vision_config", "patch_size", 14), 4, 1};
+        queries_(queries_of(c)),
+        word_(queries_ > 0 ? "<unk>" : "<|image_pad|>"),
+        token_(c.token(word_, "image_token_id")) {
+    form_ = {c.whole("patch_size", "vision_config", "patch_size", 14), queries_ > 0 ? 1 : 4, 1};
     const Json& file = c.preprocessor.is_object() ? c.preprocessor : kNothing;
+    // Of 2.5 all slices stand between one pair of marks, each as a picture, and pictures are not counted.
+    nested_ = queries_ > 0 && version_of(c) < 2.6;
     side_ = file.value("scale_resolution", int64_t{448});
-    most_ = file.value("slice_mode", true) ? file.value("max_slice_nums", int64_t{9}) : 1;
-    numbered_ = file.value("use_image_id", true);
+    const int64_t most = c.settings.get("MAX_SLICE_NUMS", file.value("max_slice_nums", int64_t{9}));
+    most_ = file.value("slice_mode", true) ? most : 1;
+    numbered_ = !nested_ && file.value("use_image_id", true);
     require(form_.patch > 0 && side_ >= form_.factor() && side_ <= 1 << 14 && most_ >= 1 && most_ <= 1024 &&
                 file.value("downsample_mode", "16x") == "16x",
             Fault::Model, "up to ", most_, " slices of ", side_, " pixels in patches of ", form_.patch,
@@ -64,19 +70,35 @@ class MiniCpmProcessor : public MediaProcessor {
     const std::vector<Image> pictures = seen(image);
     const TileGrid grid = slices_of({image.width, image.height});
     auto content = std::make_shared<MediaContent>();
-    PreparedMedia out{content, "<image><|image_pad|></image>", token_, {}};
+    PreparedMedia out{content, "<image>" + word_ + "</image>", token_, {}};
     const std::vector<int64_t> tokens = fill_with_pictures(*content, pictures, form_, scale_, "minicpm");
+    const std::string slice = nested_ ? "<image>" + word_ + "</image>" : "<slice>" + word_ + "</slice>";
     for (size_t i = 0; i < pictures.size(); ++i) {
-      out.runs.emplace_back(static_cast<size_t>(tokens[i]), token_);
+      out.runs.emplace_back(static_cast<size_t>(queries_ > 0 ? queries_ : tokens[i]), token_);
       if (i == 0) continue;
       const bool begins_line = i > 1 && (static_cast<int64_t>(i) - 1) % grid.columns == 0;
-      out.text += str(begins_line ? "\n" : "", "<slice><|image_pad|></slice>");
+      if (nested_ && i == 1) out.text += "<slice>";
+      out.text += str(begins_line ? "\n" : "", slice);
     }
+    if (nested_ && pictures.size() > 1) out.text += "</slice>";
+    if (queries_ > 0) out.text += "\n";
     return out;
   }
 
  private:
   inline static const Json kNothing = Json::object();
+
+  // 0: of 4.6, which has none.
+  static int64_t queries_of(const MediaCheckpoint& c) {
+    const std::string type = c.config.value("model_type", "");
+    return type == "minicpmv" || type == "minicpmo" ? c.config.value("query_num", int64_t{64}) : 0;
+  }
+  // Files before 2.6 do not say it.
+  static double version_of(const MediaCheckpoint& c) {
+    if (!c.config.contains("version")) return 2.5;
+    const Json& said = c.config["version"];
+    return said.is_number() ? said.get<double>() : std::atof(said.is_string() ? said.get<std::string>().c_str() : "");
+  }
 
   // As many pixels as a square of this side where there are more of them, or always; whole cells.
   ImageSize near_side(double height, double width, bool always) const {
@@ -116,13 +138,16 @@ class MiniCpmProcessor : public MediaProcessor {
 
   PixelScale scale_;
   Filter filter_;
+  int64_t queries_;
+  std::string word_;
   int32_t token_;
   PatchForm form_;
+  bool nested_ = false;
   int64_t side_ = 448, most_ = 9;  // of a slice; slices
   bool numbered_ = true;           // each picture stands behind its number
 };
 
-const RegisterMediaFamily minicpm({"minicpmv4_6"},
+const RegisterMediaFamily minicpm({"minicpmv", "minicpmo", "minicpmv4_6"},
                                   [](const MediaCheckpoint& c) { return std::make_shared<MiniCpmProcessor>(c); });
 
 }  // namespace

@@ -203,7 +203,8 @@ class Ovis2Tiles : public OvisTiles {
   }
 };
 
-const RegisterMediaFamily ovis_own({"ovis"}, [](const MediaCheckpoint& c) { return std::make_shared<OvisOwnTiles>(c); });
+const RegisterMediaFamily ovis_own({"ovis"},
+                                   [](const MediaCheckpoint& c) { return std::make_shared<OvisOwnTiles>(c); });
 const RegisterMediaFamily ovis2({"ovis2"}, [](const MediaCheckpoint& c) { return std::make_shared<Ovis2Tiles>(c); });
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that read pages. DeepSeek-OCR 1 and 2: tiles of a page where it is larger than one, and all of it in one square
-// on grey. GOT-OCR 2.0: all of it, stretched to one square.
+// Models that read pages. DeepSeek-OCR 1 and 2: tiles of a page where it is larger than one, and all of it in one
+// square on grey. GOT-OCR 2.0: all of it, stretched to one square.
 #include <cmath>
 
 #include "base/error.h"
@@ -52,8 +52,7 @@ class PageProcessor : public MediaProcessor {
     std::vector<Image> views;
     const ImageSize own{image.width, image.height}, size = fitted(own);
     const TileGrid grid = grid_for(own);
-    if (grid.rows > 0)
-      add_tiles(resized(image, grid.columns * tile_, grid.rows * tile_, filter_), tile_, tile_, views);
+    if (grid.rows > 0) add_tiles(resized(image, grid.columns * tile_, grid.rows * tile_, filter_), tile_, tile_, views);
     views.push_back(laid_on(resized(image, size.width, size.height, filter_), {side_, side_}, room(side_ - size.width),
                             room(side_ - size.height), {127, 127, 127}));
     return views;

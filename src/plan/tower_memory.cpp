@@ -30,7 +30,11 @@ void PlanSpec::count_media(const MediaFacts& media) {
   if (!model.seeing || media.tokens == 0) return;
   const double share = packed ? static_cast<double>(row_tokens) / static_cast<double>(media.longest) : 1;
   const auto merge = static_cast<double>(model.seeing->vision.merge);
-  const double patches_a_token = model.seeing->page ? 16 : merge * merge;
+  // A slice of MiniCPM-V has some 1024 patches.
+  const int64_t queries = model.seeing->vision.resampler.queries;
+  const double patches_a_token = model.seeing->page ? 16
+                                 : queries > 0      ? 1024.0 / static_cast<double>(queries)
+                                                    : merge * merge;
   train.patches = static_cast<double>(rows * row_copies * media.tokens) * share * patches_a_token;
 }
 

@@ -47,7 +47,10 @@ TEST(Passages, AreReadFromFoldersAndRows) {
   std::filesystem::create_directory(folder.path / "sub");
   std::ofstream(folder.path / "b.txt") << "text of b";
   std::ofstream(folder.path / "sub" / "a.md") << "# a\n\nmore";
-  std::ofstream(folder.path / "rows.jsonl") << R"({"title": "T", "text": "one"})" "\n\n" R"({"contents": "two"})" "\n";
+  std::ofstream(folder.path / "rows.jsonl") << R"({"title": "T", "text": "one"})"
+                                               "\n\n"
+                                               R"({"contents": "two"})"
+                                               "\n";
   std::ofstream(folder.path / "image.png") << "no text";
   const auto all = passages_in(folder.path);
   ASSERT_EQ(all.size(), 4u);

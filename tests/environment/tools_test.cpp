@@ -101,14 +101,17 @@ TEST_F(PythonTools, PythonPrintsAndIsTested) {
 }
 
 TEST_F(PythonTools, SqlComparesRows) {
-  const Json row = {{"schema", "create table t(name text, age int); insert into t values ('Ann', 30), ('Bo', 20), ('Çel', 40);"},
-                    {"solution", "select name from t where age > 25"}};
+  const Json row = {
+      {"schema", "create table t(name text, age int); insert into t values ('Ann', 30), ('Bo', 20), ('Çel', 40);"},
+      {"solution", "select name from t where age > 25"}};
   Talk talk("sql", row);
-  EXPECT_EQ(talk.calls("sql", "query", "select * from t where age < 35 order by age"), "name | age\nBo | 20\nAnn | 30\n");
+  EXPECT_EQ(talk.calls("sql", "query", "select * from t where age < 35 order by age"),
+            "name | age\nBo | 20\nAnn | 30\n");
   EXPECT_EQ(talk.calls("sql", "query", "select name from t where age = 40"), "name\nÇel\n");
   EXPECT_EQ(talk.calls("sql", "query", "select height from t").find("error: no such column"), 0u);
   EXPECT_EQ(talk.calls("sql", "query", "delete from t"), "done\n");
-  EXPECT_EQ(talk.worth("```sql\nselect name from t where age >= 30 order by name desc;\n```"), 1) << "made anew, in any order";
+  EXPECT_EQ(talk.worth("```sql\nselect name from t where age >= 30 order by name desc;\n```"), 1)
+      << "made anew, in any order";
   EXPECT_EQ(Talk("sql", row).worth("select name from t"), 0);
   EXPECT_EQ(Talk("sql", row).worth("no idea"), 0);
   Json ordered = row;

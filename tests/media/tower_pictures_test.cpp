@@ -135,6 +135,23 @@ TEST(TowerPictures, SlicesOfMiniCpm) {
   }
 }
 
+// Before 4.6 each of these pictures has as many tokens as there are queries; of 2.5 the slices share one pair of marks.
+TEST(TowerPictures, QueriesOfMiniCpm) {
+  const Json form = {{"patch_size", 14}, {"scale_resolution", 56}, {"max_slice_nums", 4}};
+  const Image wide{112, 56, std::vector<uint8_t>(size_t{3} * 112 * 56, 90)};
+  const std::string picture = "<image><unk></image>", slice = "<slice><unk></slice>";
+  for (const auto& [version, text] : {std::pair{2.5, picture + "<slice>" + picture + picture + "</slice>\n"},
+                                      std::pair{2.6, picture + slice + slice + "\n"}}) {
+    const auto processor = tower_processor("minicpmv", form, {{"query_num", 5}, {"version", version}});
+    const PreparedMedia made = processor->image(wide);
+    EXPECT_EQ(made.text, text);
+    EXPECT_EQ(made.content->grids, (std::vector<std::array<int64_t, 3>>{{1, 3, 6}, {1, 4, 4}, {1, 4, 4}}));
+    ASSERT_EQ(made.runs.size(), 3u);
+    for (const auto& run : made.runs) EXPECT_EQ(run.size(), 5u);
+    EXPECT_EQ(processor->counted(text, 2), version > 2.55 ? "<image_id>2</image_id>" + text : text);
+  }
+}
+
 TEST(TowerPictures, TilesOfLfm2) {
   const test::ProcessorNumbers golden("towers");
   size_t most = 0;

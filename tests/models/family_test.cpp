@@ -81,6 +81,7 @@ void shrink_sight(Json& config) {
                       {"deepstack_visual_indexes", {0, 2}}};
   for (const auto& [key, value] : small.items())
     if (vision.contains(key)) vision[key] = value;
+  if (config.contains("query_num")) config["query_num"] = 3, config["resampler_heads"] = 2;
   vision[named_twice ? "out_hidden_size" : "embed_dim"] = 16;
   vision["hidden_size"] = 16;
   for (const char* token : {"image_token_id", "image_token_index"}) config[token] = 38;

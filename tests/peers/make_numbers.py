@@ -93,8 +93,9 @@ def loss_of(logits, labels):
     return total / count, count
 
 
-def asked(description, kind, fill):
-    """The arguments, the config.json that they name, and its model with random weights."""
+def asked(description, kind, fill, own=None):
+    """The arguments, the config.json that they name, and its model with random weights. `own`: of those that transformers does not
+    know, what makes them of a config.json."""
     ask = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("config")
     ask.add_argument("folder")
@@ -102,6 +103,10 @@ def asked(description, kind, fill):
     args = ask.parse_args()
     wanted = json.load(open(args.config, encoding="utf-8"))
     torch.manual_seed(args.seed)
+    if own and wanted["model_type"] in own:
+        model = own[wanted["model_type"]](wanted).eval()
+        fill(model)
+        return args, wanted, model.config, model
     config = CONFIG_MAPPING[wanted["model_type"]](**{k: v for k, v in wanted.items() if k not in ("model_type", "architectures")})
     # Some text parts are models of their own that no Auto class knows.
     make = kind.from_config if type(config) in kind._model_mapping else getattr(transformers, wanted["architectures"][0])._from_config

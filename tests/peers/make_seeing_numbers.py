@@ -6,7 +6,8 @@
 CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Kimi-VL, which
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
-deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality. Written are
+deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
+"version" (minicpmv.py); dots.ocr (dots_ocr.py); Keye-VL (keye.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -17,7 +18,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
+from dots_ocr import DotsOcr
+from keye import make_keye
 from make_numbers import asked, loss_of, on_disk, place
+from minicpmv import MiniCpmV
 
 NEW_TOKENS = 12
 LARGEST_GRADIENT = 600  # numbers in a gradient that is kept whole; of larger ones the norm is kept
@@ -256,6 +260,8 @@ def placed_patches(vision, count, height, width):
 def pictures_of(config, number):
     """What a processor makes of one picture, under the names of the model's arguments."""
     vision, size = config.vision_config, SIZES[number]
+    if config.model_type == "minicpmv" and number == 0:
+        size = (5, 25)  # where a patch's place depends on how it is rounded
     if config.model_type == "gemma4":
         return dict(zip(("pixel_values", "image_position_ids"), placed_patches(vision, 1, *size)))
     if config.model_type == "lfm2_vl":  # filled up to 24 patches
@@ -426,7 +432,8 @@ transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 
 
 def main():
-    args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights)
+    args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights,
+                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "dots_ocr": DotsOcr, "minicpmv": MiniCpmV})
     own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
     if own_ovis:
         as_own_ovis(model, wanted)

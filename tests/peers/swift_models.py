@@ -14,6 +14,8 @@ import re
 
 # Written as Llama, and read under their own name too.
 ALSO = {"iquestcoder"}
+# Whose architecture ms-swift does not say.
+UNSAID = {"deepseek_janus": ["MultiModalityCausalLM"], "deepseek_janus_pro": ["MultiModalityCausalLM"]}
 FAMILIES = pathlib.Path(__file__).resolve().parents[2] / "src/models/families"
 
 
@@ -42,7 +44,8 @@ def theirs(folder):
             seen = isinstance(kind, ast.Attribute) and kind.value.id.startswith("MLLM")
             models = {m.args[0].value if m.args and isinstance(m.args[0], ast.Constant) and m.args[0].value else (texts(m) or [None])[0]
                       for m in ast.walk(groups or ast.List([])) if isinstance(m, ast.Call) and getattr(m.func, "id", "") == "Model"}
-            yield seen, getattr(kind, "attr", "?"), texts(named["architectures"]) if "architectures" in named else [], models
+            name = getattr(kind, "attr", "?")
+            yield seen, name, texts(named["architectures"]) if "architectures" in named else UNSAID.get(name, []), models
 
 
 def main():

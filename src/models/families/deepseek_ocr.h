@@ -8,8 +8,8 @@
 
 namespace apus {
 
-// `text`: DeepSeek's experts with usual attention, in the words of DeepSeek-V2's config.json. SAM and the projector have
-// the names of DeepSeek's own files, which are those that transformers writes too.
+// `text`: DeepSeek's experts with usual attention, in the words of DeepSeek-V2's config.json. SAM and the projector
+// have the names of DeepSeek's own files, which are those that transformers writes too.
 DecoderSpec read_deepseek_pages(const Config& config, Json text, PageSpec page);
 // vision_config of DeepSeek's own files: {"width": {"sam_vit_b": {...}}}, at `part` of "width".
 Json width_of(const Config& vision, const char* part);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSeek-OCR 2 as transformers writes it (its own files are deepseek_vl_v2): SAM, and queries that read what it leaves
-// in a causal order of their own.
+// DeepSeek-OCR 2 as transformers writes it (its own files are deepseek_vl_v2): SAM, and queries that read what it
+// leaves in a causal order of their own.
 #include "base/error.h"
 #include "models/families/deepseek_ocr.h"
 #include "models/spec/family.h"

@@ -22,15 +22,16 @@ SamSpec read_own_sam(const Config& vision) {
     if (sam.contains(theirs)) sam[ours] = sam[theirs];
   if (!sam.contains("image_size")) sam["image_size"] = vision.integer("image_size", 1024);
   SamSpec s = read_sam(Config(sam));
-  const std::vector<int64_t> narrow =
-      sam.contains("downsample_channels") ? Config(sam).integers("downsample_channels") : std::vector<int64_t>{512, 1024};
+  const std::vector<int64_t> narrow = sam.contains("downsample_channels") ? Config(sam).integers("downsample_channels")
+                                                                          : std::vector<int64_t>{512, 1024};
   require(narrow.size() == 2, Fault::Model, "config.json: vision_config: downsample_channels must be two numbers");
   s.narrow = narrow[0], s.out = narrow[1];
   return s;
 }
 
 DecoderSpec read_deepseek_pages(const Config& c, Json text, PageSpec page) {
-  const bool latent = text.value("use_mla", false) || (text.contains("kv_lora_rank") && text["kv_lora_rank"].is_number());
+  const bool latent =
+      text.value("use_mla", false) || (text.contains("kv_lora_rank") && text["kv_lora_rank"].is_number());
   require(!latent, Fault::Model, "config.json: a text part with latent attention (use_mla) is not supported here");
   const std::string method = text.contains("topk_method") && text["topk_method"].is_string()
                                  ? text["topk_method"].get<std::string>()
@@ -137,28 +138,28 @@ const std::vector<Preset> presets = {
     {"deepseek-ocr", 1280, 12, 10, 10, 0, 6848, 129280, 8192, 1e4, false, {}, ocr_says()},
 };
 
-const RegisterFamily ocr("deepseek_vl_v2",
-                         {.title = "DeepSeek-OCR",
-                          .architecture = "DeepseekOCRForCausalLM",
-                          .read = read,
-                          .says = {{"image_token_id", 128815},
-                                   {"tile_tag", "2D"},
-                                   {"global_view_pos", "head"},
-                                   {"projector_config",
-                                    {{"input_dim", 2048}, {"n_embed", 1280}, {"projector_type", "linear"}}},
-                                   {"vision_config",
-                                    {{"image_size", 1024},
-                                     {"model_name", "deeplip_b_l"},
-                                     {"width",
-                                      {{"clip-l-14-224",
-                                        {{"heads", 16}, {"image_size", 224}, {"layers", 24}, {"patch_size", 14}, {"width", 1024}}},
-                                       {"sam_vit_b",
-                                        {{"downsample_channels", {512, 1024}},
-                                         {"global_attn_indexes", {2, 5, 8, 11}},
-                                         {"heads", 12},
-                                         {"layers", 12},
-                                         {"width", 768}}}}}}}},
-                          .presets = presets});
+const RegisterFamily ocr(
+    "deepseek_vl_v2",
+    {.title = "DeepSeek-OCR",
+     .architecture = "DeepseekOCRForCausalLM",
+     .read = read,
+     .says = {{"image_token_id", 128815},
+              {"tile_tag", "2D"},
+              {"global_view_pos", "head"},
+              {"projector_config", {{"input_dim", 2048}, {"n_embed", 1280}, {"projector_type", "linear"}}},
+              {"vision_config",
+               {{"image_size", 1024},
+                {"model_name", "deeplip_b_l"},
+                {"width",
+                 {{"clip-l-14-224",
+                   {{"heads", 16}, {"image_size", 224}, {"layers", 24}, {"patch_size", 14}, {"width", 1024}}},
+                  {"sam_vit_b",
+                   {{"downsample_channels", {512, 1024}},
+                    {"global_attn_indexes", {2, 5, 8, 11}},
+                    {"heads", 12},
+                    {"layers", 12},
+                    {"width", 768}}}}}}}},
+     .presets = presets});
 }  // namespace
 
 }  // namespace apus

@@ -39,9 +39,7 @@ DecoderSpec read(const Config& c) {
   return spec;
 }
 
-Json qwen2_says() {
-  return {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}};
-}
+Json qwen2_says() { return {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}}; }
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {

@@ -24,7 +24,8 @@ VisionSpec read_vision_model(const Config& v) {
           Fault::Model,
           "config.json: vision_config: pixel_shuffle_ratio must be 0.5, intermediate_size four times hidden_size, and "
           "projector_input_dim, projector_output_dim and vision_output_dim the same number");
-  s.name = "vision_model", s.merger = "vision_model.vision_adapter.mlp", s.merger_end = "multi_modal_projector.linear_1";
+  s.name = "vision_model", s.merger = "vision_model.vision_adapter.mlp",
+  s.merger_end = "multi_modal_projector.linear_1";
   s.norm = {NormKind::MeanAndBias, 1e-5};
   s.act = TowerActivation::Gelu;
   s.time_patch = 1, s.patch_has_time = false, s.patch_is_matrix = true;

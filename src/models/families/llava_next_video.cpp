@@ -38,23 +38,36 @@ Json text_of(const char* type, const char* name) {
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
-    {"llava-next-video-7b", 4096, 32, 32, 32, 128, 11008, 32064, 4096, 1e4, false, {}, text_of("llama", "LlamaForCausalLM")},
+    {"llava-next-video-7b",
+     4096,
+     32,
+     32,
+     32,
+     128,
+     11008,
+     32064,
+     4096,
+     1e4,
+     false,
+     {},
+     text_of("llama", "LlamaForCausalLM")},
 };
 
-const RegisterFamily video("llava_next_video", {.title = "Llava 1.6 for videos",
-                                                .architecture = "LlavaNextVideoForConditionalGeneration",
-                                                .read = read,
-                                                .says = {{"image_token_index", 32001},
-                                                         {"video_token_index", 32000},
-                                                         {"image_grid_pinpoints",
-                                                          {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}},
-                                                         {"projector_hidden_act", "gelu"},
-                                                         {"spatial_pool_mode", "average"},
-                                                         {"spatial_pool_stride", 2},
-                                                         {"vision_feature_layer", -2},
-                                                         {"vision_feature_select_strategy", "default"},
-                                                         {"vision_config", clip_large_says()}},
-                                                .presets = presets});
+const RegisterFamily video("llava_next_video",
+                           {.title = "Llava 1.6 for videos",
+                            .architecture = "LlavaNextVideoForConditionalGeneration",
+                            .read = read,
+                            .says = {{"image_token_index", 32001},
+                                     {"video_token_index", 32000},
+                                     {"image_grid_pinpoints",
+                                      {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}},
+                                     {"projector_hidden_act", "gelu"},
+                                     {"spatial_pool_mode", "average"},
+                                     {"spatial_pool_stride", 2},
+                                     {"vision_feature_layer", -2},
+                                     {"vision_feature_select_strategy", "default"},
+                                     {"vision_config", clip_large_says()}},
+                            .presets = presets});
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Janus, Janus-Pro and DeepSeek-VL (1.3B) in their own files: SigLIP as timm has it, over one square, two linear layers,
-// Llama. What draws pictures is not read.
+// Janus, Janus-Pro and DeepSeek-VL (1.3B) in their own files: SigLIP as timm has it, over one square, two linear
+// layers, Llama. What draws pictures is not read.
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
@@ -29,7 +29,8 @@ VisionSpec read_timm(const Config& vision) {
           "' is not supported: only CLIPVisionTower with SigLIP; the hybrid tower of DeepSeek-VL 7B is not read");
   VisionSpec s;
   s.width = c.integer("width", known->width), s.layers = c.integer("layers", known->layers);
-  s.heads = c.integer("heads", 16), s.ffn = c.integer("ffn", known->ffn), s.patch = c.integer("patch_size", known->patch);
+  s.heads = c.integer("heads", 16), s.ffn = c.integer("ffn", known->ffn),
+  s.patch = c.integer("patch_size", known->patch);
   s.tile = c.integer("image_size", 384);
   const Json* said = c.find("select_layer");  // counted from the end where it is below 0
   const int64_t select = said && said->is_number_integer() ? said->get<int64_t>() : -1;
@@ -67,7 +68,8 @@ DecoderSpec read(const Config& c) {
 }
 
 Json llama_says() {
-  return {{"language_config", {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}, {"rms_norm_eps", 1e-6}}}};
+  return {
+      {"language_config", {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}, {"rms_norm_eps", 1e-6}}}};
 }
 
 // name hidden layers heads kv dim ffn vocab positions theta tied
@@ -76,21 +78,21 @@ const std::vector<Preset> presets = {
     {"janus-pro-7b", 4096, 30, 32, 32, 0, 11008, 102400, 16384, 1e4, false, {}, llama_says()},
 };
 
-const RegisterFamily janus("multi_modality",
-                           {.title = "Janus and DeepSeek-VL 1.3B, their own files",
-                            .architecture = "MultiModalityCausalLM",
-                            .read = read,
-                            .says = {{"aligner_config",
-                                      {{"cls", "MlpProjector"},
-                                       {"params", {{"depth", 2}, {"input_dim", 1024}, {"projector_type", "mlp_gelu"}}}}},
-                                     {"vision_config",
-                                      {{"cls", "CLIPVisionTower"},
-                                       {"params",
-                                        {{"image_size", 384},
-                                         {"model_name", "siglip_large_patch16_384"},
-                                         {"select_feature", "same"},
-                                         {"select_layer", -1}}}}}},
-                            .presets = presets});
+const RegisterFamily janus(
+    "multi_modality", {.title = "Janus and DeepSeek-VL 1.3B, their own files",
+                       .architecture = "MultiModalityCausalLM",
+                       .read = read,
+                       .says = {{"aligner_config",
+                                 {{"cls", "MlpProjector"},
+                                  {"params", {{"depth", 2}, {"input_dim", 1024}, {"projector_type", "mlp_gelu"}}}}},
+                                {"vision_config",
+                                 {{"cls", "CLIPVisionTower"},
+                                  {"params",
+                                   {{"image_size", 384},
+                                    {"model_name", "siglip_large_patch16_384"},
+                                    {"select_feature", "same"},
+                                    {"select_layer", -1}}}}}},
+                       .presets = presets});
 }  // namespace
 
 }  // namespace apus

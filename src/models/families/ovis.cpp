@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ovis 1.6 and 2 in their own files: SigLIP or AIMv2 before any text model. What the tower gives of a tile are shares of
-// words of its own; media stand in the text as numbers below 0 (kAtom, and marks before, between and behind the tiles).
+// Ovis 1.6 and 2 in their own files: SigLIP or AIMv2 before any text model. What the tower gives of a tile are shares
+// of words of its own; media stand in the text as numbers below 0 (kAtom, and marks before, between and behind the
+// tiles).
 #include "models/families/ovis.h"
 
 #include "base/error.h"
@@ -33,13 +34,13 @@ VisionSpec read_aimv2(const Config& v, const char* bias) {
 
 void use_visual_words(const Config& said, VisionSpec& tower, std::vector<int64_t> marks) {
   const std::string how = said.text("tokenize_function", "softmax");
-  require(how == "softmax" && !said.flag("drop_cls_token", false), Fault::Model,
-          "config.json: tokenize_function '", how, "' and drop_cls_token true are not supported, only softmax and false");
+  require(how == "softmax" && !said.flag("drop_cls_token", false), Fault::Model, "config.json: tokenize_function '",
+          how, "' and drop_cls_token true are not supported, only softmax and false");
   tower.join = said.integer("hidden_stride", 1);
   tower.words = said.integer("vocab_size", 16384), tower.mark_tokens = std::move(marks);
-  require(tower.join > 0 && tower.join <= 64 && tower.words > tower.marks(), Fault::Model, "config.json: hidden_stride ",
-          tower.join, " must be from 1 to 64, and the vision tower's vocab_size ", tower.words, " above ",
-          tower.marks());
+  require(tower.join > 0 && tower.join <= 64 && tower.words > tower.marks(), Fault::Model,
+          "config.json: hidden_stride ", tower.join, " must be from 1 to 64, and the vision tower's vocab_size ",
+          tower.words, " above ", tower.marks());
   tower.merger_norm_first = false, tower.merger_norm = NormSpec{NormKind::MeanAndBias, 1e-5};
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ovis 2 in transformers' layout, which reads a norm behind the tower that Ovis's own files (ovis) have and do not use.
-#include "models/families/ovis.h"
-
 #include "base/error.h"
+#include "models/families/ovis.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
@@ -19,7 +18,8 @@ DecoderSpec read(const Config& c) {
           "config.json: vision_config: qkv_bias and mlp_bias must be the same");
   s.name = "model.vision_tower.transformer", s.merger = "model.vision_tower";
   VisionNames& n = s.names;
-  n.patches = "embeddings.patch_embedding", n.norm_in = "embeddings.rms_norm", n.table = "embeddings.position_embedding";
+  n.patches = "embeddings.patch_embedding", n.norm_in = "embeddings.rms_norm",
+  n.table = "embeddings.position_embedding";
   n.blocks = "encoder.layers", n.norm_out = "rms_norm", n.norm1 = "rms_norm1", n.norm2 = "rms_norm2";
   n.qkv = nullptr, n.q = "attention.q_proj", n.k = "attention.k_proj", n.v = "attention.v_proj";
   n.proj = "attention.out_proj";
@@ -43,9 +43,7 @@ DecoderSpec read(const Config& c) {
   return with_visual_words(std::move(text), std::move(seeing), atom);
 }
 
-Json qwen2_says() {
-  return {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}};
-}
+Json qwen2_says() { return {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}}; }
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {

@@ -104,7 +104,13 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
           " has ", patches);
   require(content.shape[1] == spec.vision.patch_numbers(), Fault::Data, "a patch of the ", name, " has ",
           content.shape[1], " numbers, this model's patches have ", spec.vision.patch_numbers());
-  return spec.page ? spec.page->tokens(content) : patches / (m * m);
+  if (spec.page) return spec.page->tokens(content);
+  if (const int64_t queries = spec.vision.resampler.queries; queries > 0) {
+    int64_t pictures = 0;
+    for (const Grid& grid : grids_of(content, spec)) pictures += grid[0];
+    return pictures * queries;
+  }
+  return patches / (m * m);
 }
 
 namespace {

@@ -17,9 +17,7 @@ const QuerySpec::Table& QuerySpec::table_for(int64_t rows) const {
   fail(Fault::Data, "a view of ", rows, " rows: the model has queries for ", tables.back().count, " at most");
 }
 
-int64_t PageSpec::read_by_projector() const {
-  return queries ? queries->width : sam.out + (clip ? clip->width : 0);
-}
+int64_t PageSpec::read_by_projector() const { return queries ? queries->width : sam.out + (clip ? clip->width : 0); }
 
 int64_t PageSpec::rows_of_view(int64_t patches) const {
   const int64_t side = SamSpec::rows(patches);
@@ -42,8 +40,7 @@ int64_t PageSpec::tokens(const MediaContent& content) const {
             " x ", grid[1], " x ", grid[2], " patches (time, height, width): this model looks at squares");
     return grid[1];
   };
-  const auto grids =
-      content.grids.empty() ? std::vector<std::array<int64_t, 3>>{content.grid} : content.grids;
+  const auto grids = content.grids.empty() ? std::vector<std::array<int64_t, 3>>{content.grid} : content.grids;
   const int64_t whole = side_of(grids.back()), small = side_of(grids.front());
   for (size_t i = 0; i + 1 < grids.size(); ++i)
     require(side_of(grids[i]) == small, Fault::Data, "the image's tiles have different sizes");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What models that read pages see with: SAM's tower, which looks at large squares through windows and makes few rows of
-// them; behind it CLIP's layers, or queries that are learnt, or nothing; then one linear layer. A page is several views:
-// tiles of it, and all of it in one square. Beside a SeeingSpec. No tensor library.
+// them; behind it CLIP's layers, or queries that are learnt, or nothing; then one linear layer. A page is several
+// views: tiles of it, and all of it in one square. Beside a SeeingSpec. No tensor library.
 #pragma once
 
 #include "media/media_item.h"

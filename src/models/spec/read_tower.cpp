@@ -88,13 +88,19 @@ VisionSpec read_paddle_tower(const Config& v) {
   return s;
 }
 
-VisionSpec read_minicpm_tower(const Config& v, int64_t halved_behind) {
+VisionSpec read_minicpm_tower(const Config& v) {
   VisionSpec s = read_square(v, {768, 3072, 12, 12, 224, 16, "gelu_pytorch_tanh", 1e-6});
   s.patch_bias = true;
-  s.tile = 0, s.table_form = TableForm::Nearest, s.merge = 4, s.halved_behind = halved_behind;
+  s.tile = 0, s.table_form = TableForm::Nearest;
+  use_last_norm(s);
+  return s;
+}
+
+VisionSpec read_minicpm_tower(const Config& v, int64_t halved_behind) {
+  VisionSpec s = read_minicpm_tower(v);
+  s.merge = 4, s.halved_behind = halved_behind;
   require(halved_behind >= 0 && halved_behind < s.layers, Fault::Model, "config.json: insert_layer_id ", halved_behind,
           " is none of the tower's ", s.layers, " layers");
-  use_last_norm(s);
   return s;
 }
 

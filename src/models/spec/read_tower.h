@@ -16,6 +16,8 @@ VisionSpec read_tower(const Config& vision);
 VisionSpec read_idefics_tower(const Config& vision);
 // SigLIP's of pictures in their own size, of whose 2 x 2 patches one row is made among the blocks (MiniCPM-V 4.6).
 VisionSpec read_minicpm_tower(const Config& vision, int64_t halved_behind);
+// The same without that (MiniCPM-V 2.5 to 4.5).
+VisionSpec read_minicpm_tower(const Config& vision);
 // SigLIP 2's of pictures in their own size (LFM2-VL).
 VisionSpec read_siglip2_tower(const Config& vision);
 // Gemma 4's: norms on both sides of each branch, a table of positions for columns and one for lines.

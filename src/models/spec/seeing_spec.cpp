@@ -21,6 +21,7 @@ class VisionParts {
     const int64_t cells = s_.table_side * s_.table_side;
     const bool bare_table = s_.bare_table();
     if (!s_.newline.empty()) put(Kind::Bare, s_.newline, {s_.out}, false);
+    if (s_.resampler.queries > 0) resampler_bare(s_.merger_name() + ".");
     if (n.merger_matrix) put(Kind::Bare, str(s_.merger_name(), ".", n.merger_matrix), {cell(), s_.out}, false);
     if (n.first) add(Kind::Bare, n.first, s_.first_in_table ? one_row() : std::vector<int64_t>{1, 1, s_.width}, false);
     if (bare_table) add(Kind::Bare, n.table, {1, (n.first ? 1 : 0) + cells, s_.width}, false);
@@ -42,7 +43,9 @@ class VisionParts {
     if (n.norm_out) norm(n.norm_out, s_.width);
     if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, s_.norm.kind == NormKind::MeanAndBias);
     if (n.merger_conv) add(Kind::Table, n.merger_conv, {s_.out, s_.width, s_.merge, s_.merge}, true);
-    if (s_.words > 0)
+    if (s_.resampler.queries > 0)
+      resampler(s_.merger_name() + ".");
+    else if (s_.words > 0)
       words();
     else
       merger(s_.merger_name() + ".", s_.merger_norm_first);
@@ -132,6 +135,18 @@ class VisionParts {
     const int64_t out = s_.merger_end.empty() ? s_.out : s_.merger_rows;
     if (n.merger_out) put(Kind::Linear, m + n.merger_out, {out, inner}, s_.merger_bias);
     if (!s_.merger_end.empty()) put(Kind::Linear, s_.merger_end, {s_.out, out}, s_.merger_bias);
+  }
+  void resampler_bare(const std::string& r) {
+    put(Kind::Bare, r + "query", {s_.resampler.queries, s_.out}, false);
+    put(Kind::Bare, r + "attn.in_proj_weight", {3 * s_.out, s_.out}, false);
+    put(Kind::Bare, r + "attn.in_proj_bias", {3 * s_.out}, false);
+    put(Kind::Bare, r + "proj", {s_.out, s_.out}, false);
+  }
+  void resampler(const std::string& r) {
+    if (s_.width != s_.out) put(Kind::Linear, r + "kv_proj", {s_.out, s_.width}, false);
+    put(Kind::Linear, r + "attn.out_proj", {s_.out, s_.out}, true);
+    for (const char* norm : {"ln_q", "ln_kv", "ln_post"})
+      put(Kind::Norm, r + norm, {s_.out}, false, {NormKind::MeanAndBias, 1e-6});
   }
   void words() {
     const int64_t known = s_.words - s_.marks();

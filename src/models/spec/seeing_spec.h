@@ -80,6 +80,11 @@ enum class CellForm { Joined, ByNumber, Mean };
 // one table for columns and one for lines.
 enum class TableForm { Corners, Linear, Cubic, Smooth, Nearest, Covered, Axes };
 
+// In place of a merger: `queries` rows that are learnt read the rows of each picture, whose places are sines. 0: none.
+struct ResamplerForm {
+  int64_t queries = 0, heads = 0;
+};
+
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
 struct VisionSpec {
@@ -144,6 +149,9 @@ struct VisionSpec {
   TableForm table_form = TableForm::Corners;
   // Its weight has a dimension for rows and one for columns.
   bool table_is_plane = false;
+  // Of Nearest: a patch begins at so many times a patch's share of the side, as f32 holds it, not at its own share;
+  // and patches stand in one line, whatever the picture's height.
+  bool table_in_steps = false, table_of_strips = false;
   bool table_behind_norm = false;  // added behind the norm before the first block
   // Patches are normalised before cells of them are put together; and the norm, where it is not the tower's.
   bool merger_norm_first = true;
@@ -151,6 +159,7 @@ struct VisionSpec {
   // Between the merger's two layers; 0: as wide as a cell.
   int64_t merger_inner = 0;
   bool merger_bias = true;
+  ResamplerForm resampler = {};
   // Not empty: what the merger gives, `merger_rows` numbers wide, goes through gelu and this layer, by its whole name.
   std::string merger_end = "";
   int64_t merger_rows = 0;

@@ -46,8 +46,7 @@ Turn text_turn(int64_t pictures, int64_t length, int64_t head, double base, at::
   at::Tensor cos = at::empty({length, half}, at::kFloat), sin = at::empty({length, half}, at::kFloat);
   for (int64_t t = 0; t < length; ++t)
     for (int64_t k = 0; k < half; ++k) {
-      const float speed =
-          1 / std::pow(static_cast<float>(base), static_cast<float>(2 * k) / static_cast<float>(head));
+      const float speed = 1 / std::pow(static_cast<float>(base), static_cast<float>(2 * k) / static_cast<float>(head));
       const auto angle = static_cast<double>(static_cast<float>(t) * speed);
       cos.data_ptr<float>()[t * half + k] = static_cast<float>(std::cos(angle));
       sin.data_ptr<float>()[t * half + k] = static_cast<float>(std::sin(angle));
@@ -139,7 +138,8 @@ at::Tensor PageTower::page(const MediaContent& content, const std::vector<at::Te
   std::vector<at::Tensor> parts;
   for (int64_t r = 0; newline_ && r < tiles.rows; ++r) {
     std::vector<at::Tensor> line;
-    for (int64_t c = 0; c < tiles.columns; ++c) line.push_back(square(views[static_cast<size_t>(r * tiles.columns + c)]));
+    for (int64_t c = 0; c < tiles.columns; ++c)
+      line.push_back(square(views[static_cast<size_t>(r * tiles.columns + c)]));
     parts.push_back(with_ends(at::cat(line, 1)));
   }
   if (!newline_) parts.assign(views.begin(), views.end() - 1);

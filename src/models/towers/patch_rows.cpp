@@ -61,19 +61,20 @@ Turn with_still_rows(const Turn& turn, int64_t pictures) {
 
 namespace {
 // Which of `side` equal parts of a picture's side each of `count` patches begins in, as torch rounds it.
-at::Tensor nearest_entries(int64_t count, int64_t side) {
+at::Tensor nearest_entries(int64_t count, int64_t side, bool in_steps) {
   const double part = 1 / static_cast<double>(side);
-  const at::Tensor begin = at::arange(count).to(at::kFloat) / static_cast<double>(count);
+  const at::Tensor begin = in_steps ? at::arange(0.0, 1 - 1e-6, 1 / static_cast<double>(count), at::kFloat)
+                                    : at::arange(count).to(at::kFloat) / static_cast<double>(count);
   return at::bucketize(begin, at::arange(part, 1.0, part, at::kFloat), /*out_int32=*/false, /*right=*/true);
 }
 }  // namespace
 
-at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side) {
+at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side, bool in_steps) {
   std::vector<at::Tensor> all;
   for (const Grid& g : grids) {
     const PatchPlaces places = patch_places({g}, merge);
-    const at::Tensor row = at::index_select(nearest_entries(g[1], side), 0, at::tensor(places.row)),
-                     column = at::index_select(nearest_entries(g[2], side), 0, at::tensor(places.column));
+    const at::Tensor row = at::index_select(nearest_entries(g[1], side, in_steps), 0, at::tensor(places.row)),
+                     column = at::index_select(nearest_entries(g[2], side, in_steps), 0, at::tensor(places.column));
     all.push_back(row * side + column);
   }
   return at::cat(all, 0);

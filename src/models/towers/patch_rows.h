@@ -15,8 +15,8 @@ Turn patch_turns(const PatchPlaces& places, const VisionSpec& spec, at::Device d
 // With a row before those of each picture, which does not turn.
 Turn with_still_rows(const Turn& turn, int64_t pictures);
 
-// TableForm::Nearest: the entry of each patch.
-at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side);
+// TableForm::Nearest: the entry of each patch. `in_steps`: VisionSpec::table_in_steps.
+at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side, bool in_steps);
 // TableForm::Smooth: of a square table [side x side, D], line by line of each picture.
 at::Tensor smooth_rows(const at::Tensor& table, int64_t side, const std::vector<Grid>& grids);
 // TableForm::Axes: of a table for columns and one for lines.

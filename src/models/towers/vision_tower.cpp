@@ -148,7 +148,10 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
                   linear(n.merger_before),
                   linear(n.merger_gate)};
   };
-  merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
+  if (spec.resampler.queries > 0)
+    resampler_.emplace(spec, parts);
+  else
+    merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
   if (!spec.merger_end.empty()) merger_.end = &parts.linear(spec.merger_end);
   if (spec.words > 0) words_ = &parts.table(spec.word_table);
   for (size_t i = 0; i < spec.deep_layers.size(); ++i)
@@ -207,7 +210,11 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
     return x_ND + rows_of_axes(axes_->data, grids, spec_.merge);
   }
   if (spec_.table_form == TableForm::Nearest) {
-    const at::Tensor entry = nearest_in_table(grids, spec_.merge, spec_.table_side).to(x_ND.device());
+    std::vector<Grid> shapes = grids;
+    for (Grid& g : shapes)
+      if (spec_.table_of_strips) g = {g[0], 1, g[1] * g[2]};
+    const at::Tensor entry =
+        nearest_in_table(shapes, spec_.merge, spec_.table_side, spec_.table_in_steps).to(x_ND.device());
     return x_ND + at::index_select(positions_->weight(), 0, entry);
   }
   if (spec_.table_form == TableForm::Smooth) {
@@ -410,7 +417,9 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   }
   if (norm_out_) x_ND = (*norm_out_)(x_ND);
   if (!pooled.empty()) x_ND = pooled_rows(x_ND, grids, pooled);
-  sight.row_MD = words_ ? in_words(x_ND, grids, l, step_of) : merged(merger_, x_ND, l, step_of);
+  sight.row_MD = resampler_ ? (*resampler_)(x_ND, grids, step_of)
+                 : words_   ? in_words(x_ND, grids, l, step_of)
+                            : merged(merger_, x_ND, l, step_of);
   return sight;
 }
 

@@ -8,6 +8,7 @@
 #include "models/spec/seeing_spec.h"
 #include "models/spec/vision_grid.h"
 #include "models/towers/parts.h"
+#include "models/towers/resampler.h"
 #include "nn/step.h"
 
 namespace apus {
@@ -96,6 +97,7 @@ class VisionTower {
   std::vector<Block> blocks_;
   std::optional<Halving> halving_;
   Merger merger_;
+  std::optional<Resampler> resampler_;  // set: in place of the merger
   std::vector<Merger> deep_mergers_;
 };
 
