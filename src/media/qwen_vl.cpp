@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen2-VL, Qwen2.5-VL, Qwen3-VL and the Omni models: pictures near their own size, cut into patches; a video's frames
-// two by two. The Omni models hear besides.
+// Qwen2-VL, Qwen2.5-VL, Qwen3-VL, the Omni models and those that see as they do: pictures near their own size, cut into
+// patches; a video's frames two by two (LLaVA-OneVision 1.5: one by one). The Omni models hear besides.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -195,6 +195,8 @@ MakeMediaProcessor qwen(const QwenFamily& family) {
 
 const RegisterMediaFamily qwen2_vl({"qwen2_vl"}, qwen({.scale = kClipScale}));
 const RegisterMediaFamily qwen2_5_vl({"qwen2_5_vl"}, qwen({.scale = kClipScale, .thousandths = false}));
+const RegisterMediaFamily llava_onevision1_5({"llavaonevision1_5"},
+                                             qwen({.scale = kClipScale, .marks_boxes = false}));
 const RegisterMediaFamily exaone4_5(
     {"exaone4_5"}, qwen({.scale = kClipScale, .marks_boxes = false, .open = "<vision>", .close = "</vision>"}));
 const RegisterMediaFamily qwen3_vl({"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"},

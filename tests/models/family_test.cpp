@@ -119,6 +119,7 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
+  if (vision.contains("text_hidden_size")) vision["text_hidden_size"] = 16;
   if (vision.contains("output_channels")) vision["mlp_dim"] = 16;
   if (vision.contains("width")) {
     vision["width"]["sam_vit_b"].update(

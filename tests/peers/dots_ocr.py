@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dots.ocr for make_seeing_numbers.py: transformers' Qwen2, and a tower, which transformers does not have, by its files' config.json."""
+"""dots.ocr for make_seeing_numbers.py: transformers' Qwen2, and a tower, which transformers does not have, by its files' config.json.
+And WithTower: a text model of transformers that sees through any tower of ours."""
 import json
 import os
 from types import SimpleNamespace
@@ -10,11 +11,21 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 
-def turned(x, places):
-    """x [n, heads, size]: the first and the second half of a head turn together, a half of the angles by the line, the rest by the column."""
-    size = x.shape[-1]
+def places_of(high, wide, m):
+    """[high * wide, 2]: line and column of each patch, cells of m x m one behind the other."""
+    line, column = torch.meshgrid(torch.arange(high), torch.arange(wide), indexing="ij")
+    return torch.stack([line, column], -1).reshape(high // m, m, wide // m, m, 2).transpose(1, 2).reshape(-1, 2).float()
+
+
+def angles_of(places, size):
+    """[n, size / 2] of heads of `size` numbers: a half of the angles by the line, the rest by the column."""
     speeds = 1 / 10000 ** (torch.arange(0, size // 2, 2, dtype=torch.float32) / (size // 2))
-    angles = torch.cat([places[:, :1] * speeds, places[:, 1:] * speeds], 1)[:, None]
+    return torch.cat([places[:, :1] * speeds, places[:, 1:] * speeds], 1)
+
+
+def turned(x, angles):
+    """x [n, heads, size]: the first and the second half of a head turn together."""
+    angles = angles[:, None]
     a, b = x.chunk(2, -1)
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
@@ -29,9 +40,9 @@ class Block(torch.nn.Module):
         self.mlp.fc1, self.mlp.fc3 = (torch.nn.Linear(width, v["intermediate_size"], bias=v["use_bias"]) for _ in range(2))
         self.mlp.fc2 = torch.nn.Linear(v["intermediate_size"], width, bias=v["use_bias"])
 
-    def forward(self, x, places):
+    def forward(self, x, angles):
         q, k, value = self.attn.qkv(self.norm1(x)).view(len(x), 3, self.heads, -1).unbind(1)
-        q, k = (turned(t, places).transpose(0, 1) for t in (q, k))
+        q, k = (turned(t, angles).transpose(0, 1) for t in (q, k))
         shares = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1)
         x = x + self.attn.proj((shares @ value.transpose(0, 1)).transpose(0, 1).reshape(len(x), -1))
         y = self.norm2(x)
@@ -55,27 +66,30 @@ class Tower(torch.nn.Module):
 
     def forward(self, patches, high, wide):
         m, side = self.merge, self.vision["patch_size"]
-        line, column = torch.meshgrid(torch.arange(high), torch.arange(wide), indexing="ij")
-        places = torch.stack([line, column], -1).reshape(high // m, m, wide // m, m, 2).transpose(1, 2).reshape(-1, 2).float()
+        angles = angles_of(places_of(high, wide, m), self.vision["embed_dim"] // self.vision["num_attention_heads"])
         x = self.patch_embed.patchifier.proj(patches.view(len(patches), -1, side, side)).flatten(1)
         x = self.patch_embed.patchifier.norm(x)
         for block in self.blocks:
-            x = block(x, places)
+            x = block(x, angles)
         x = self.merger.ln_q(self.post_trunk_norm(x))
         return self.merger.mlp(x.reshape(len(x) // m ** 2, -1))
 
 
-class DotsOcr(torch.nn.Module):
-    def __init__(self, wanted):
+class WithTower(torch.nn.Module):
+    """`tower`(patches, high, wide) gives a picture's rows; it stands in files below `name`."""
+    nested = False  # the text part's settings stand below text_config
+
+    def __init__(self, wanted, name, tower):
         super().__init__()
-        text, vision = dict(wanted["text_config"]), dict(wanted["vision_config"])
+        text, vision = dict(wanted["text_config"]), wanted["vision_config"]
         llm = AutoModelForCausalLM.from_config(CONFIG_MAPPING[text.pop("model_type")](**text), dtype=torch.float32, attn_implementation="eager")
         self.llm = [llm]  # its parts stand below this model's own names
-        self.model, self.lm_head, self.vision_tower = llm.model, llm.lm_head, Tower(vision)
+        self.model, self.lm_head = llm.model, llm.lm_head
+        self.add_module(name, tower)
+        self.tower, self.wanted = [tower], wanted
         self.model.get_image_features = self.get_image_features
-        self.wanted = wanted
-        self.config = SimpleNamespace(model_type="dots_ocr", image_token_id=wanted["image_token_id"], vision_config=SimpleNamespace(
-            model_type="dots_ocr", spatial_merge_size=vision["spatial_merge_size"], patch_size=vision["patch_size"], temporal_patch_size=1, in_channels=vision["num_channels"]), text_config=llm.config)
+        self.config = SimpleNamespace(model_type=wanted["model_type"], image_token_id=wanted["image_token_id"], text_config=llm.config, vision_config=SimpleNamespace(
+            model_type=wanted["model_type"], spatial_merge_size=vision["spatial_merge_size"], patch_size=vision["patch_size"], temporal_patch_size=1, in_channels=3))
 
     def get_output_embeddings(self):
         return self.lm_head
@@ -83,7 +97,7 @@ class DotsOcr(torch.nn.Module):
     def get_image_features(self, pixel_values, image_grid_thw, **_):
         made, first = [], 0
         for _, high, wide in image_grid_thw.tolist():
-            made.append(self.vision_tower(pixel_values[first: first + high * wide], high, wide))
+            made.append(self.tower[0](pixel_values[first: first + high * wide], high, wide))
             first += high * wide
         return SimpleNamespace(pooler_output=made)
 
@@ -97,7 +111,12 @@ class DotsOcr(torch.nn.Module):
         os.makedirs(folder, exist_ok=True)
         tensors = {n: p.data.contiguous() for n, p in self.named_parameters()}
         save_file(tensors, os.path.join(folder, "model.safetensors"), {"format": "pt"})
-        said = {**self.llm[0].config.to_dict(), **{k: v for k, v in self.wanted.items() if k != "text_config"}, "architectures": ["DotsOCRForCausalLM"],
-                "model_type": "dots_ocr", "torch_dtype": "bfloat16"}
+        text = {k: v for k, v in self.llm[0].config.to_dict().items() if v is not None}
+        said = {**({"text_config": text} if self.nested else text), **{k: v for k, v in self.wanted.items() if k != "text_config"}, "torch_dtype": "bfloat16"}
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-            json.dump({k: v for k, v in said.items() if v is not None}, file, indent=2, sort_keys=True)
+            json.dump(said, file, indent=2, sort_keys=True)
+
+
+class DotsOcr(WithTower):
+    def __init__(self, wanted):
+        super().__init__(wanted, "vision_tower", Tower(wanted["vision_config"]))

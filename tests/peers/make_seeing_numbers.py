@@ -7,7 +7,7 @@ CONFIG.json is a config.json with small sizes: a text part of two layers and som
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
-"version" (minicpmv.py); dots.ocr (dots_ocr.py); Keye-VL (keye.py). Written are
+"version" (minicpmv.py); dots.ocr (dots_ocr.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -20,6 +20,7 @@ from transformers import AutoModelForImageTextToText
 
 from dots_ocr import DotsOcr
 from keye import make_keye
+from llava_onevision1_5 import LlavaOneVision15
 from make_numbers import asked, loss_of, on_disk, place
 from minicpmv import MiniCpmV
 
@@ -433,7 +434,7 @@ transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 
 def main():
     args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights,
-                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "dots_ocr": DotsOcr, "minicpmv": MiniCpmV})
+                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV})
     own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
     if own_ovis:
         as_own_ovis(model, wanted)

@@ -24,6 +24,7 @@ class VisionParts {
     if (s_.resampler.queries > 0) resampler_bare(s_.merger_name() + ".");
     if (n.merger_matrix) put(Kind::Bare, str(s_.merger_name(), ".", n.merger_matrix), {cell(), s_.out}, false);
     if (n.first) add(Kind::Bare, n.first, s_.first_in_table ? one_row() : std::vector<int64_t>{1, 1, s_.width}, false);
+    if (n.first_angles) add(Kind::Fixed, n.first_angles, {1, s_.head_size() / 2}, false);
     if (bare_table) add(Kind::Bare, n.table, {1, (n.first ? 1 : 0) + cells, s_.width}, false);
     for (int64_t i = 0; i < s_.layers; ++i)
       for (const char* scale : {n.scale1, n.scale2})

@@ -36,6 +36,8 @@ struct VisionNames {
   const char *patches = "patch_embed.proj", *table = "pos_embed", *blocks = "blocks";
   // Null: no row of its own stands before a picture's patches.
   const char* first = nullptr;
+  // By how much that row's heads turn, learnt, and not trained further. Null: they do not turn.
+  const char* first_angles = nullptr;
   // Of norms before the first block and behind the last one. Null: there is none.
   const char *norm_in = nullptr, *norm_out = nullptr;
   const char *norm1 = "norm1", *norm2 = "norm2", *proj = "attn.proj";
@@ -100,8 +102,8 @@ struct VisionSpec {
   // The width of the rows that it gives: that of the decoder.
   int64_t out = 0;
   int64_t channels = 3, patch = 0, time_patch = 2, merge = 2;
-  // The row before a picture's patches is a vector, and its position the first entry of the table (or the last one);
-  // else both are bare.
+  // The row before a picture's patches is a vector, and its position the first entry of the table, if there is one (or
+  // the last one); else both are bare.
   bool first_in_table = false, first_ends_table = false;
   // The table is bare, whether or not there is such a row.
   bool table_bare = false;

@@ -9,7 +9,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
@@ -51,12 +50,25 @@ Turn patch_turns(const PatchPlaces& places, const VisionSpec& spec, at::Device d
   }
   return {cos.to(device), sin.to(device)};
 }
-Turn with_still_rows(const Turn& turn, int64_t pictures) {
-  const auto with_row = [&](const at::Tensor& x_NR, double still) {
-    const at::Tensor x = x_NR.reshape({pictures, -1, x_NR.size(1)});
-    return at::cat({at::full({pictures, 1, x_NR.size(1)}, still, x.options()), x}, 1).reshape({-1, x_NR.size(1)});
-  };
-  return {with_row(turn.cos, 1), with_row(turn.sin, 0)};
+
+at::Tensor with_rows_before(const at::Tensor& x_ND, const at::Tensor& row_1D, const std::vector<int32_t>& ends) {
+  std::vector<int64_t> lengths;
+  for (size_t i = 1; i < ends.size(); ++i) lengths.push_back(ends[i] - ends[i - 1]);
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& run : x_ND.split_with_sizes(lengths)) {
+    rows.push_back(row_1D);
+    rows.push_back(run);
+  }
+  return at::cat(rows);
+}
+
+at::Tensor without_rows_before(const at::Tensor& x_ND, const std::vector<int32_t>& ends) {
+  std::vector<int64_t> lengths;
+  for (size_t i = 1; i < ends.size(); ++i) lengths.insert(lengths.end(), {1, ends[i] - ends[i - 1]});
+  const std::vector<at::Tensor> all = x_ND.split_with_sizes(lengths);
+  std::vector<at::Tensor> rows;
+  for (size_t i = 1; i < all.size(); i += 2) rows.push_back(all[i]);
+  return at::cat(rows);
 }
 
 namespace {

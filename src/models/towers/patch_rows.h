@@ -12,8 +12,9 @@ namespace apus {
 
 // By how much each patch's queries and keys are turned, [patches, half a head], as VisionSpec's switches say.
 Turn patch_turns(const PatchPlaces& places, const VisionSpec& spec, at::Device device);
-// With a row before those of each picture, which does not turn.
-Turn with_still_rows(const Turn& turn, int64_t pictures);
+// A row before each run of rows, which end at `ends` (0 first); and away with them again.
+at::Tensor with_rows_before(const at::Tensor& x_ND, const at::Tensor& row_1D, const std::vector<int32_t>& ends);
+at::Tensor without_rows_before(const at::Tensor& x_ND, const std::vector<int32_t>& ends);
 
 // TableForm::Nearest: the entry of each patch. `in_steps`: VisionSpec::table_in_steps.
 at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side, bool in_steps);

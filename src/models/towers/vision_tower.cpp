@@ -13,6 +13,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -42,12 +43,6 @@ at::Tensor activated(TowerActivation act, const at::Tensor& x) {
 
 at::Tensor index_tensor(const std::vector<int64_t>& values, at::Device device) {
   return at::tensor(values, at::kLong).to(device);
-}
-
-int64_t pictures_of(const std::vector<Grid>& grids) {
-  int64_t pictures = 0;
-  for (const Grid& g : grids) pictures += g[0];
-  return pictures;
 }
 }  // namespace
 
@@ -81,6 +76,7 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
   const auto name = [&](const std::string& part) { return spec.name + "." + part; };
   if (!spec.reads_rows) patches_ = &parts.table(name(spec.names.patches));
   if (spec.names.first) first_ = &parts.bare(name(spec.names.first));
+  if (spec.names.first_angles) first_angles_ = &parts.bare(name(spec.names.first_angles));
   if (spec.bare_table())
     first_and_positions_ = &parts.bare(name(spec.names.table));
   else if (spec.table_form == TableForm::Axes)
@@ -162,9 +158,9 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
   PatchPlaces places = patch_places(grids, spec_.merge);
   if (spec_.window == 0) {
     std::vector<int32_t> ends = frame_ends(grids);
-    for (size_t i = 0; first_ && i < ends.size(); ++i) ends[i] += static_cast<int32_t>(i);
     Turn turn = spec_.turned ? patch_turns(places, spec_, device) : Turn();
-    if (spec_.turned && first_) turn = with_still_rows(turn, pictures_of(grids));
+    if (spec_.turned && first_) turn = with_first_turns(turn, ends);
+    for (size_t i = 0; first_ && i < ends.size(); ++i) ends[i] += static_cast<int32_t>(i);
     return {turn, {ends, device}, {{0}, device}, {}, {}};
   }
   const Windows windows = windows_of(grids, spec_.merge, spec_.window);
@@ -240,13 +236,19 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
   return x_ND + sum;
 }
 
-// All pictures have one size.
-at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures) const {
-  const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
-  const at::Tensor place = all.narrow(0, spec_.first_ends_table ? all.size(0) - 1 : 0, 1);
-  const at::Tensor first = (first_->data.reshape({1, -1}) + place).unsqueeze(0);
-  const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
-  return at::cat({first.expand({pictures, 1, spec_.width}), x}, 1).reshape({-1, spec_.width});
+at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, const std::vector<int32_t>& ends) const {
+  at::Tensor first = first_->data.reshape({1, -1});
+  if (positions_ || first_and_positions_) {
+    const at::Tensor all = positions_ ? positions_->weight() : first_and_positions_->data[0];
+    first = first + all.narrow(0, spec_.first_ends_table ? all.size(0) - 1 : 0, 1);
+  }
+  return with_rows_before(x_ND, first, ends);
+}
+
+Turn VisionTower::with_first_turns(const Turn& turn, const std::vector<int32_t>& ends) const {
+  const at::Tensor angle = first_angles_ ? first_angles_->data.detach().to(turn.cos.options())
+                                         : at::zeros({1, turn.cos.size(1)}, turn.cos.options());
+  return {with_rows_before(turn.cos, angle.cos(), ends), with_rows_before(turn.sin, angle.sin(), ends)};
 }
 
 at::Tensor VisionTower::Product::operator()(const at::Tensor& x, const Step& s) const {
@@ -389,8 +391,8 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   const Layout& l = *whole;
   at::Tensor x_ND = embedded(patch_NP, grids);
   if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
-  const int64_t pictures = pictures_of(grids);
-  if (first_) x_ND = with_first_rows(x_ND, pictures);
+  const std::vector<int32_t> ends = frame_ends(grids);
+  if (first_) x_ND = with_first_rows(x_ND, ends);
   if (norm_in_ && !spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
   auto shared = whole;
   Step s = step_of(x_ND.size(0));
@@ -411,10 +413,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
     if (b.deep >= 0)
       sight.late_MD[static_cast<size_t>(b.deep)] = merged(deep_mergers_[static_cast<size_t>(b.deep)], x_ND, l, step_of);
   }
-  if (first_) {
-    const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
-    x_ND = x.narrow(1, 1, x.size(1) - 1).reshape({-1, spec_.width});
-  }
+  if (first_) x_ND = without_rows_before(x_ND, ends);
   if (norm_out_) x_ND = (*norm_out_)(x_ND);
   if (!pooled.empty()) x_ND = pooled_rows(x_ND, grids, pooled);
   sight.row_MD = resampler_ ? (*resampler_)(x_ND, grids, step_of)

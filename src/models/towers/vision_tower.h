@@ -70,7 +70,8 @@ class VisionTower {
   Layout layout(const std::vector<Grid>& grids, at::Device device) const;
   at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const;
   at::Tensor placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const;
-  at::Tensor with_first_rows(const at::Tensor& x_ND, int64_t pictures) const;
+  at::Tensor with_first_rows(const at::Tensor& x_ND, const std::vector<int32_t>& ends) const;
+  Turn with_first_turns(const Turn& turn, const std::vector<int32_t>& ends) const;
   at::Tensor through(const Block& block, at::Tensor x_ND, const Layout& l, const Step& s) const;
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
   at::Tensor halved(const at::Tensor& x_ND, const StepOf& step_of) const;
@@ -89,7 +90,7 @@ class VisionTower {
   const Table* cell_maker_ = nullptr;  // null: cells are joined
   // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
   // Null: there is none.
-  const Param *first_ = nullptr, *first_and_positions_ = nullptr;
+  const Param *first_ = nullptr, *first_and_positions_ = nullptr, *first_angles_ = nullptr;
   // TableForm::Axes; VisionNames::cells_minus and cells_times. Null: there is none.
   const Param *axes_ = nullptr, *cells_minus_ = nullptr, *cells_times_ = nullptr;
   // Before the first block and behind the last one. Null: there is none.
