@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // MiniCPM-V: all of a picture near one size, and, where it is larger, a grid of slices of it in a larger size. Of 4.6
 // each cell of 4 x 4 patches is a token; before it, each of these pictures has as many tokens as the model has queries.
+#include "media/minicpm.h"
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "media/pixel_form.h"
 #include "media/processor.h"
 
 namespace apus {
+
+double minicpm_version(const Json& config) {
+  const auto said = config.find("version");
+  if (said == config.end() || said->is_null()) return 2.5;
+  return said->is_number() ? said->get<double>() : std::atof(said->is_string() ? said->get<std::string>().c_str() : "");
+}
 
 namespace {
 
@@ -30,7 +39,7 @@ class MiniCpmProcessor : public MediaProcessor {
     form_ = {c.whole("patch_size", "vision_config", "patch_size", 14), queries_ > 0 ? 1 : 4, 1};
     const Json& file = c.preprocessor.is_object() ? c.preprocessor : kNothing;
     // Of 2.5 all slices stand between one pair of marks, each as a picture, and pictures are not counted.
-    nested_ = queries_ > 0 && version_of(c) < 2.6;
+    nested_ = queries_ > 0 && minicpm_version(c.config) < 2.6;
     side_ = file.value("scale_resolution", int64_t{448});
     const int64_t most = c.settings.get("MAX_SLICE_NUMS", file.value("max_slice_nums", int64_t{9}));
     most_ = file.value("slice_mode", true) ? most : 1;
@@ -92,12 +101,6 @@ class MiniCpmProcessor : public MediaProcessor {
   static int64_t queries_of(const MediaCheckpoint& c) {
     const std::string type = c.config.value("model_type", "");
     return type == "minicpmv" || type == "minicpmo" ? c.config.value("query_num", int64_t{64}) : 0;
-  }
-  // Files before 2.6 do not say it.
-  static double version_of(const MediaCheckpoint& c) {
-    if (!c.config.contains("version")) return 2.5;
-    const Json& said = c.config["version"];
-    return said.is_number() ? said.get<double>() : std::atof(said.is_string() ? said.get<std::string>().c_str() : "");
   }
 
   // As many pixels as a square of this side where there are more of them, or always; whole cells.

@@ -195,8 +195,7 @@ MakeMediaProcessor qwen(const QwenFamily& family) {
 
 const RegisterMediaFamily qwen2_vl({"qwen2_vl"}, qwen({.scale = kClipScale}));
 const RegisterMediaFamily qwen2_5_vl({"qwen2_5_vl"}, qwen({.scale = kClipScale, .thousandths = false}));
-const RegisterMediaFamily llava_onevision1_5({"llavaonevision1_5"},
-                                             qwen({.scale = kClipScale, .marks_boxes = false}));
+const RegisterMediaFamily llava_onevision1_5({"llavaonevision1_5"}, qwen({.scale = kClipScale, .marks_boxes = false}));
 const RegisterMediaFamily exaone4_5(
     {"exaone4_5"}, qwen({.scale = kClipScale, .marks_boxes = false, .open = "<vision>", .close = "</vision>"}));
 const RegisterMediaFamily qwen3_vl({"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"},

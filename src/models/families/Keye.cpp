@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keye-VL: Qwen3 behind SigLIP's tower of pictures in their own size, which also turns by rows and columns.
-#include "base/error.h"
 #include "models/families/keye.h"
+
+#include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
@@ -26,9 +27,8 @@ DecoderSpec read_keye(const Config& c, bool norm_of_cells) {
   tower.out = spec.shape.hidden;
   tower.merger_norm = NormSpec{NormKind::MeanAndBias, 1e-5}, tower.merger_norm_first = !norm_of_cells;
   tower.names.merger_norm = "pre_norm", tower.names.merger_in = "linear_1", tower.names.merger_out = "linear_2";
-  seeing.forms = {{.renames = {{"model.visual.", "visual."},
-                               {"model.mlp_AR.", "mlp_AR."},
-                               {"model.language_model.", "model."}}}};
+  seeing.forms = {
+      {.renames = {{"model.visual.", "visual."}, {"model.mlp_AR.", "mlp_AR."}, {"model.language_model.", "model."}}}};
   seeing.aligner = {tower.merger}, seeing.tower = {"model.visual"};
   said["image_token_id"] = c.integer("image_token_id", 151655);
   use_sight(Config(said), spec, std::move(seeing));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dots.ocr: Qwen2 that reads pages. Its tower, whose norms are Rms and whose feed-forwards have a gate, sees pictures in
-// their own size, and turns by rows and columns as Qwen2-VL's does.
+// dots.ocr: Qwen2 that reads pages. Its tower, whose norms are Rms and whose feed-forwards have a gate, sees pictures
+// in their own size, and turns by rows and columns as Qwen2-VL's does.
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"

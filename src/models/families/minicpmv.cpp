@@ -3,9 +3,8 @@
 // read each of them, and a text model that the version names. Sounds are not heard, and nothing is spoken.
 #include "models/families/minicpmv.h"
 
-#include <cstdlib>
-
 #include "base/error.h"
+#include "media/minicpm.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
@@ -13,13 +12,6 @@
 namespace apus {
 
 namespace {
-// Files before 2.6 do not say it.
-double version_of(const Config& c) {
-  const Json* said = c.find("version");
-  if (!said) return 2.5;
-  return said->is_number() ? said->get<double>() : std::atof(c.text("version", "").c_str());
-}
-
 DecoderSpec read_text(const Config& c, double version, bool hears) {
   Json text = c.json();
   for (const char* own : {"vision_config", "audio_config", "tts_config", "slice_config", "auto_map"}) text.erase(own);
@@ -31,7 +23,7 @@ DecoderSpec read_text(const Config& c, double version, bool hears) {
 }  // namespace
 
 DecoderSpec read_minicpmv(const Config& c, bool hears) {
-  const double version = version_of(c);
+  const double version = minicpm_version(c.json());
   DecoderSpec text = read_text(c, version, hears);
   SeeingSpec seeing{.vision = read_minicpm_tower(part_of(c, "vision_config")), .forms = {{}}};
   VisionSpec& tower = seeing.vision;

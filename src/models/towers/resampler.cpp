@@ -37,7 +37,8 @@ at::Tensor sines_of(const std::vector<Grid>& grids, int64_t width) {
       for (int64_t k = 0; k < quarter; ++k) {
         const float power = static_cast<float>(k) / (static_cast<float>(quarter));
         const float angle = static_cast<float>(place) * (1 / std::pow(10000.0f, power));
-        *to++ = static_cast<float>(cosine ? std::cos(static_cast<double>(angle)) : std::sin(static_cast<double>(angle)));
+        *to++ =
+            static_cast<float>(cosine ? std::cos(static_cast<double>(angle)) : std::sin(static_cast<double>(angle)));
       }
   };
   for (const Grid& g : grids)
@@ -63,15 +64,16 @@ at::Tensor Resampler::operator()(const at::Tensor& x_ND, const std::vector<Grid>
   const at::Tensor row_ND = (*of_rows_)(kv_ ? (*kv_)(x_ND, step_of(x_ND.size(0))) : x_ND);
   const at::Tensor placed_ND = row_ND + sines_of(grids, width_).to(row_ND.device(), row_ND.scalar_type());
   const auto made = [&](const at::Tensor& x, int64_t part) {
-    return ops::linear(x, in_weight_->data.narrow(0, part * width_, width_), in_bias_->data.narrow(0, part * width_, width_))
+    return ops::linear(x, in_weight_->data.narrow(0, part * width_, width_),
+                       in_bias_->data.narrow(0, part * width_, width_))
         .reshape({x.size(0), heads_, h});
   };
   const at::Tensor q_QnH = made((*of_query_)(query_->data), 0);
   const at::Tensor q = q_QnH.unsqueeze(0).expand({pictures, queries_, heads_, h}).reshape({-1, heads_, h});
   const auto counts = [&](const std::vector<int32_t>& ends) { return at::tensor(ends, at::kInt).to(x_ND.device()); };
-  const at::Tensor y = ops::attention(q, made(placed_ND, 1), made(row_ND, 2), counts(ends_q), counts(ends_k), queries_,
-                                      longest,
-                                      {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
+  const at::Tensor y =
+      ops::attention(q, made(placed_ND, 1), made(row_ND, 2), counts(ends_q), counts(ends_k), queries_, longest,
+                     {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
   const at::Tensor out = (*out_)(y.reshape({-1, width_}), step_of(pictures * queries_));
   return at::matmul((*end_)(out), proj_->data);
 }
