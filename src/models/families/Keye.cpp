@@ -2,7 +2,6 @@
 // Keye-VL: Qwen3 behind SigLIP's tower of pictures in their own size, which also turns by rows and columns.
 #include "models/families/keye.h"
 
-#include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
@@ -17,16 +16,10 @@ DecoderSpec read_keye(const Config& c, bool norm_of_cells) {
   text["model_type"] = "qwen3";
   DecoderSpec spec = read_language(Config(text), "");
   if (spec.ropes[0].sections.empty()) spec.ropes[0].sections = {16, 24, 24};
-  const Config vision = part_of(c, "vision_config");
-  SeeingSpec seeing{.vision = read_paddle_tower(vision)};
+  SeeingSpec seeing{.vision = read_paddle_tower(part_of(c, "vision_config"), spec.shape.hidden)};
   VisionSpec& tower = seeing.vision;
-  tower.merge = vision.integer("spatial_merge_size", 2);
-  require(tower.merge > 0 && tower.head_size() % 4 == 0, Fault::Model,
-          "config.json: vision_config: spatial_merge_size must be above 0, and heads a multiple of 4 wide");
   tower.name = "model.visual.vision_model", tower.merger = "model.mlp_AR";
-  tower.out = spec.shape.hidden;
-  tower.merger_norm = NormSpec{NormKind::MeanAndBias, 1e-5}, tower.merger_norm_first = !norm_of_cells;
-  tower.names.merger_norm = "pre_norm", tower.names.merger_in = "linear_1", tower.names.merger_out = "linear_2";
+  tower.merger_norm_first = !norm_of_cells;
   seeing.forms = {
       {.renames = {{"model.visual.", "visual."}, {"model.mlp_AR.", "mlp_AR."}, {"model.language_model.", "model."}}}};
   seeing.aligner = {tower.merger}, seeing.tower = {"model.visual"};
@@ -41,17 +34,7 @@ Json keye_says() {
           {"vision_start_token_id", 151652},
           {"vision_end_token_id", 151653},
           {"rope_scaling", {{"type", "default"}, {"rope_type", "default"}, {"mrope_section", {16, 24, 24}}}},
-          {"vision_config",
-           {{"hidden_size", 1152},
-            {"num_hidden_layers", 27},
-            {"num_attention_heads", 16},
-            {"intermediate_size", 4304},
-            {"num_channels", 3},
-            {"image_size", 384},
-            {"patch_size", 14},
-            {"spatial_merge_size", 2},
-            {"layer_norm_eps", 1e-6},
-            {"hidden_act", "gelu_pytorch_tanh"}}}};
+          {"vision_config", paddle_tower_says()}};
 }
 
 namespace {

@@ -38,16 +38,9 @@ DecoderSpec read(const Config& c) {
   for (const char* own : {"vision_config", "auto_map"}) text.erase(own);
   text["model_type"] = "qwen2";
   DecoderSpec spec = read_language(Config(text), "");
-  SeeingSpec seeing{.vision = read_dots_tower(part_of(c, "vision_config")), .time = TimeRule::Text, .forms = {{}}};
+  SeeingSpec seeing{.vision = read_dots_tower(part_of(c, "vision_config")), .forms = {{}}};
   seeing.image_token = c.integer("image_token_id", 151665);
-  require(seeing.vision.out == spec.shape.hidden, Fault::Model, "config.json: the vision tower gives rows of ",
-          seeing.vision.out, " numbers, the text part reads ", spec.shape.hidden);
-  require(seeing.image_token < spec.shape.vocab, Fault::Model, "config.json: image_token_id ", seeing.image_token,
-          " must lie inside the vocabulary of ", spec.shape.vocab);
-  const VisionSpec& tower = seeing.vision;
-  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name};
-  seeing.aligner = {tower.merger_name()};
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  use_sight_in_line(spec, std::move(seeing));
   return spec;
 }
 

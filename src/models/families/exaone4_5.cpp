@@ -13,21 +13,14 @@ DecoderSpec read(const Config& c) {
   text["model_type"] = "exaone4";  // the first files say exaone4_5_text
   DecoderSpec spec = read_language(Config(text), "");
   spec.backbone = "model.language_model", spec.tied = c.flag("tie_word_embeddings", false);
-  SeeingSpec seeing{.vision = read_vision(vision, "hidden_size"), .time = TimeRule::Text};
+  SeeingSpec seeing{.vision = read_vision(vision, "hidden_size"), .forms = {{}}};
   VisionSpec& tower = seeing.vision;
   use_windowed_tower(vision, tower);
   tower.kv_heads = vision.integer("num_key_value_heads", 8);
   require(tower.kv_heads > 0 && tower.heads % tower.kv_heads == 0, Fault::Model,
           "config.json: vision_config: ", tower.heads, " heads cannot share ", tower.kv_heads, " of keys and values");
-  require(tower.out == spec.shape.hidden, Fault::Model, "config.json: the vision tower gives rows of ", tower.out,
-          " numbers, the text part reads ", spec.shape.hidden);
   seeing.image_token = c.integer("image_token_id", 67), seeing.video_token = c.integer("video_token_id", 68);
-  require(seeing.image_token < spec.shape.vocab && seeing.video_token < spec.shape.vocab, Fault::Model,
-          "config.json: image_token_id ", seeing.image_token, " and video_token_id ", seeing.video_token,
-          " must lie inside the vocabulary of ", spec.shape.vocab);
-  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name};
-  seeing.aligner = {tower.merger_name()}, seeing.forms = {{}};
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  use_sight_in_line(spec, std::move(seeing));
   return spec;
 }
 

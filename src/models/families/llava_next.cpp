@@ -23,12 +23,21 @@ DecoderSpec read_mosaics(const Config& c, const char* text_type, int64_t feature
   return with_tower(c, std::move(text), std::move(seeing));
 }
 
+Json next_text_says(const char* type, const char* architecture) {
+  return {{"text_config", {{"model_type", type}, {"architectures", {architecture}}, {"rms_norm_eps", 1e-5}}}};
+}
+
+Json next_says(int64_t image_token) {
+  return {{"image_token_index", image_token},
+          {"image_grid_pinpoints", {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}},
+          {"projector_hidden_act", "gelu"},
+          {"vision_feature_layer", -2},
+          {"vision_feature_select_strategy", "default"},
+          {"vision_config", clip_large_says()}};
+}
+
 namespace {
 DecoderSpec read_next(const Config& c) { return read_mosaics(c, "llama", -2); }
-
-Json next_text(const char* type, const char* name) {
-  return {{"text_config", {{"model_type", type}, {"architectures", {name}}, {"rms_norm_eps", 1e-5}}}};
-}
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> next_presets = {
@@ -44,7 +53,7 @@ const std::vector<Preset> next_presets = {
      1e6,
      false,
      {},
-     next_text("mistral", "MistralForCausalLM")},
+     next_text_says("mistral", "MistralForCausalLM")},
     {"llava-v1.6-vicuna-7b",
      4096,
      32,
@@ -57,18 +66,12 @@ const std::vector<Preset> next_presets = {
      1e4,
      false,
      {},
-     next_text("llama", "LlamaForCausalLM")},
+     next_text_says("llama", "LlamaForCausalLM")},
 };
 const RegisterFamily next("llava_next", {.title = "Llava 1.6",
                                          .architecture = "LlavaNextForConditionalGeneration",
                                          .read = read_next,
-                                         .says = {{"image_token_index", 32000},
-                                                  {"image_grid_pinpoints",
-                                                   {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}},
-                                                  {"projector_hidden_act", "gelu"},
-                                                  {"vision_feature_layer", -2},
-                                                  {"vision_feature_select_strategy", "default"},
-                                                  {"vision_config", clip_large_says()}},
+                                         .says = next_says(32000),
                                          .presets = next_presets});
 }  // namespace
 

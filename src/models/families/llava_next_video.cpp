@@ -5,7 +5,6 @@
 #include "media/mosaic.h"
 #include "models/families/llava_next.h"
 #include "models/spec/family.h"
-#include "models/spec/read_tower.h"
 #include "models/spec/seeing_spec.h"
 
 namespace apus {
@@ -32,8 +31,10 @@ DecoderSpec read(const Config& c) {
   return spec;
 }
 
-Json text_of(const char* type, const char* name) {
-  return {{"text_config", {{"model_type", type}, {"architectures", {name}}, {"rms_norm_eps", 1e-5}}}};
+Json says() {
+  Json says = next_says(32001);
+  says.update({{"video_token_index", 32000}, {"spatial_pool_mode", "average"}, {"spatial_pool_stride", 2}});
+  return says;
 }
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
@@ -50,24 +51,14 @@ const std::vector<Preset> presets = {
      1e4,
      false,
      {},
-     text_of("llama", "LlamaForCausalLM")},
+     next_text_says("llama", "LlamaForCausalLM")},
 };
 
-const RegisterFamily video("llava_next_video",
-                           {.title = "Llava 1.6 for videos",
-                            .architecture = "LlavaNextVideoForConditionalGeneration",
-                            .read = read,
-                            .says = {{"image_token_index", 32001},
-                                     {"video_token_index", 32000},
-                                     {"image_grid_pinpoints",
-                                      {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}},
-                                     {"projector_hidden_act", "gelu"},
-                                     {"spatial_pool_mode", "average"},
-                                     {"spatial_pool_stride", 2},
-                                     {"vision_feature_layer", -2},
-                                     {"vision_feature_select_strategy", "default"},
-                                     {"vision_config", clip_large_says()}},
-                            .presets = presets});
+const RegisterFamily video("llava_next_video", {.title = "Llava 1.6 for videos",
+                                                .architecture = "LlavaNextVideoForConditionalGeneration",
+                                                .read = read,
+                                                .says = says(),
+                                                .presets = presets});
 }  // namespace
 
 }  // namespace apus

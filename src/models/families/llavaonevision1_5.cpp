@@ -26,17 +26,9 @@ DecoderSpec read(const Config& c) {
   text["model_type"] = "qwen3";
   DecoderSpec spec = read_language(Config(text), "");
   spec.backbone = "model.language_model", spec.tied = c.flag("tie_word_embeddings", spec.tied);
-  SeeingSpec seeing{.vision = read_rice_tower(part_of(c, "vision_config")), .time = TimeRule::Text};
-  const VisionSpec& tower = seeing.vision;
-  require(tower.out == spec.shape.hidden, Fault::Model, "config.json: the vision tower gives rows of ", tower.out,
-          " numbers, the text part reads ", spec.shape.hidden);
+  SeeingSpec seeing{.vision = read_rice_tower(part_of(c, "vision_config")), .forms = {form_before_nesting(), {}}};
   seeing.image_token = c.integer("image_token_id", 151655), seeing.video_token = c.integer("video_token_id", 151656);
-  require(seeing.image_token < spec.shape.vocab && seeing.video_token < spec.shape.vocab, Fault::Model,
-          "config.json: image_token_id ", seeing.image_token, " and video_token_id ", seeing.video_token,
-          " must lie inside the vocabulary of ", spec.shape.vocab);
-  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name};
-  seeing.aligner = {tower.merger_name()}, seeing.forms = {form_before_nesting(), {}};
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  use_sight_in_line(spec, std::move(seeing));
   return spec;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ovis 1.6 and 2 in their own files: SigLIP or AIMv2 before any text model. What the tower gives of a tile are shares
-// of words of its own; media stand in the text as numbers below 0 (kAtom, and marks before, between and behind the
-// tiles).
+// of words of its own; media stand in the text as numbers below 0: kAtom, and marks before, between and behind tiles.
 #include "models/families/ovis.h"
 
 #include "base/error.h"

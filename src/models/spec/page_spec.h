@@ -74,8 +74,8 @@ struct PageSpec {
   int64_t tokens(const MediaContent& content) const;
 };
 
-// Tiles of a page before the view of all of it: media/pages.cpp puts their number in lines and columns into
-// MediaContent::came_as.
+// Tiles of a page before the view of all of it: media/pages.cpp says in MediaContent::came_as how many lines and
+// columns there are.
 struct PageTiles {
   int64_t rows = 0, columns = 0;
 };

@@ -40,13 +40,19 @@ void use_windowed_tower(const Config& vision, VisionSpec& tower) {
                                                            : std::vector<int64_t>{7, 15, 23, 31};
 }
 
-void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
-  seeing.image_token = c.integer("image_token_id"), seeing.video_token = c.integer("video_token_id", -1);
+namespace {
+void check_fit(const DecoderSpec& spec, const SeeingSpec& seeing) {
   require(seeing.image_token < spec.shape.vocab && seeing.video_token < spec.shape.vocab, Fault::Model,
           "config.json: image_token_id ", seeing.image_token, " and video_token_id ", seeing.video_token,
           " must lie inside the vocabulary of ", spec.shape.vocab);
   require(seeing.vision.out == spec.shape.hidden, Fault::Model, "config.json: the vision tower gives rows of ",
           seeing.vision.out, " numbers, the text part reads ", spec.shape.hidden);
+}
+}  // namespace
+
+void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
+  seeing.image_token = c.integer("image_token_id"), seeing.video_token = c.integer("video_token_id", -1);
+  check_fit(spec, seeing);
   require(!spec.ropes.front().sections.empty(), Fault::Model,
           "config.json: the rotary settings lack 'mrope_section', by which this model places images");
   // The whole decides, where it says it; files of transformers 5 leave it to the text part.
@@ -56,6 +62,14 @@ void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
   if (seeing.tower.empty()) seeing.tower = {seeing.vision.name};
   if (seeing.aligner.empty())
     seeing.aligner = {seeing.vision.name + ".merger", seeing.vision.name + "." + seeing.vision.names.deep_mergers};
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+}
+
+void use_sight_in_line(DecoderSpec& spec, SeeingSpec seeing) {
+  check_fit(spec, seeing);
+  seeing.time = TimeRule::Text;
+  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {seeing.vision.name};
+  seeing.aligner = {seeing.vision.merger_name()};
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
 }
 

@@ -23,6 +23,9 @@ void use_windowed_tower(const Config& vision, VisionSpec& tower);
 // Makes a decoder one that sees: its names, its tokens. The decoder's own part is read already.
 void use_sight(const Config& config, DecoderSpec& spec, SeeingSpec seeing);
 
+// The same where media count up as text does. The decoder has its names already; the tokens stand in `seeing`.
+void use_sight_in_line(DecoderSpec& spec, SeeingSpec seeing);
+
 // The text part that a family of its own reads: config.json at `part`. Its tensors stand below `prefix`.
 DecoderSpec read_language(const Config& part, const std::string& prefix);
 

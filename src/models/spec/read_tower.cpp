@@ -80,12 +80,26 @@ VisionSpec read_idefics_tower(const Config& v) {
   return s;
 }
 
-VisionSpec read_paddle_tower(const Config& v) {
+VisionSpec read_paddle_tower(const Config& v, int64_t out) {
   VisionSpec s = read_square(v, {1152, 4304, 27, 16, 384, 14, "gelu_pytorch_tanh", 1e-6});
   s.patch_bias = true;
   s.tile = 0, s.turned = true, s.table_form = TableForm::Linear;
   use_last_norm(s);
+  s.merge = v.integer("spatial_merge_size", 2);
+  require(s.merge > 0 && s.head_size() % 4 == 0, Fault::Model,
+          "config.json: vision_config: spatial_merge_size must be above 0, and heads a multiple of 4 wide");
+  s.out = out;
+  s.merger_norm = NormSpec{NormKind::MeanAndBias, 1e-5};
+  s.names.merger_norm = "pre_norm", s.names.merger_in = "linear_1", s.names.merger_out = "linear_2";
   return s;
+}
+
+Json paddle_tower_says() {
+  return {{"hidden_size", 1152},       {"num_hidden_layers", 27},
+          {"num_attention_heads", 16}, {"intermediate_size", 4304},
+          {"num_channels", 3},         {"image_size", 384},
+          {"patch_size", 14},          {"spatial_merge_size", 2},
+          {"layer_norm_eps", 1e-6},    {"hidden_act", "gelu_pytorch_tanh"}};
 }
 
 VisionSpec read_minicpm_tower(const Config& v) {

@@ -22,8 +22,10 @@ VisionSpec read_minicpm_tower(const Config& vision);
 VisionSpec read_siglip2_tower(const Config& vision);
 // Gemma 4's: norms on both sides of each branch, a table of positions for columns and one for lines.
 VisionSpec read_gemma4_tower(const Config& vision);
-// SigLIP's of pictures in their own size, whose patches turn by rows and columns besides (PaddleOCR-VL).
-VisionSpec read_paddle_tower(const Config& vision);
+// SigLIP's of pictures in their own size, whose patches turn by rows and columns besides, and a projector behind a
+// norm, which gives rows of `out` numbers (PaddleOCR-VL).
+VisionSpec read_paddle_tower(const Config& vision, int64_t out);
+Json paddle_tower_says();
 // SigLIP's in a GGUF file, with the settings that are its own; its names begin with this.
 // The settings that files of most towers have.
 std::vector<GgufKey> usual_tower_keys();

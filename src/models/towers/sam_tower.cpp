@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes: B pictures (or windows), N patches of all, W patches a side of what sees itself, D width, n heads, H head
-// size.
+// Shapes: B pictures (or windows), N patches of all, W patches a side of what sees itself, D width, n heads of size H.
 #include "models/towers/sam_tower.h"
 
 #include <ATen/TensorOperators.h>

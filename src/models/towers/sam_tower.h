@@ -16,8 +16,8 @@ class SamTower {
  public:
   // `parts` hold its modules, and live as long.
   SamTower(const SamSpec& spec, const TowerParts& parts);
-  // Patches of pictures of `side` patches a side, line by line -> [pictures, h, h, out]. `step_of`, `again`: as of a
-  // VisionTower.
+  // Patches of pictures of `side` patches a side, line by line -> [pictures, h, h, out]. `step_of` and `again` are a
+  // VisionTower's.
   using StepOf = std::function<Step(int64_t rows)>;
   at::Tensor operator()(const at::Tensor& patch_NP, int64_t side, const StepOf& step_of, bool again) const;
   const at::Tensor& numbers_like() const { return patches_->weight(); }
