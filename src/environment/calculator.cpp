@@ -38,16 +38,12 @@ class Calculator final : public Episode {
   EpisodeReply step(const EpisodeTurn& turn) override {
     const std::vector<ToolCall> calls = called_tools(turn.text, tools());
     if (calls.empty()) return {.reward = same_math_answer(turn.text, solution_) ? 1.0 : 0.0, .done = true};
-    EpisodeReply reply;
-    for (size_t i = 0; i < std::min(calls.size(), kMostCalls); ++i)
-      for (const Json& message : tool_says("calculator", result_of(calls[i]))) reply.messages.push_back(message);
-    return reply;
+    return replies_to(calls, kMostCalls, tools(), result_of);
   }
 
  private:
-  static std::string result_of(const ToolCall& call) {
-    if (const std::string fault = fault_of_call(call, tools()); !fault.empty()) return "error: " + fault;
-    const std::string text = parse_json(call.arguments, "the arguments")["expression"].get<std::string>();
+  static std::string result_of(const Json& given) {
+    const std::string text = given["expression"].get<std::string>();
     const auto expression = MathExpression::parse(text);
     if (!expression || !expression->variables().empty()) return "error: this is no expression of numbers";
     const std::complex<double> value = expression->value({});

@@ -78,4 +78,16 @@ std::string fault_of_call(const ToolCall& call, const Json& tools) {
   return "";
 }
 
+EpisodeReply replies_to(const std::vector<ToolCall>& calls, size_t most, const Json& tools,
+                        const std::function<std::string(const Json& arguments)>& said) {
+  const auto name = tools.at(0).at("function").at("name").get<std::string>();
+  EpisodeReply reply;
+  for (size_t i = 0; i < std::min(calls.size(), most); ++i) {
+    const std::string fault = fault_of_call(calls[i], tools);
+    const std::string text = fault.empty() ? said(parse_json(calls[i].arguments, "the arguments")) : "error: " + fault;
+    for (const Json& message : tool_says(name, text)) reply.messages.push_back(message);
+  }
+  return reply;
+}
+
 }  // namespace apus

@@ -2,8 +2,6 @@
 // Python that the model may call: python(code), run where a calculation can do no harm (reward/run_code.h); what it
 // prints is the reply. A turn without a call is the answer: a program, worth 1 when the row's column "tests" comes to
 // its end behind it; or, without tests, a result that is compared with "solution".
-#include <algorithm>
-
 #include "base/error.h"
 #include "environment/called_tools.h"
 #include "environment/environment.h"
@@ -38,10 +36,7 @@ class Python final : public Episode {
   EpisodeReply step(const EpisodeTurn& turn) override {
     const std::vector<ToolCall> calls = called_tools(turn.text, tools());
     if (calls.empty()) return {.reward = worth(turn.text) ? 1.0 : 0.0, .done = true};
-    EpisodeReply reply;
-    for (size_t i = 0; i < std::min(calls.size(), kMostPrograms); ++i)
-      for (const Json& message : tool_says("python", result_of(calls[i]))) reply.messages.push_back(message);
-    return reply;
+    return replies_to(calls, kMostPrograms, tools(), result_of);
   }
 
  private:
@@ -54,9 +49,8 @@ class Python final : public Episode {
     if (tests_.empty()) return same_math_answer(answer, solution_);
     return run_python(code_in(answer, name_) + "\n" + tests_ + "\n", kPythonLimits).passed;
   }
-  static std::string result_of(const ToolCall& call) {
-    if (const std::string fault = fault_of_call(call, tools()); !fault.empty()) return "error: " + fault;
-    const std::string code = parse_json(call.arguments, "the arguments")["code"].get<std::string>();
+  static std::string result_of(const Json& given) {
+    const std::string code = given["code"].get<std::string>();
     const CodeRun run = run_python(code_in(code, ""), kPythonLimits);
     std::string text = run.printed.substr(0, kMostPrinted);
     if (run.printed.size() > kMostPrinted) text += "...";

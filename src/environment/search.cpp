@@ -58,16 +58,12 @@ class Search final : public Episode {
                                      [&](const std::string& s) { return is_answer(turn.text, s); });
       return {.reward = right ? 1.0 : 0.0, .done = true};
     }
-    EpisodeReply reply;
-    for (size_t i = 0; i < std::min(calls.size(), kMostSearches); ++i)
-      for (const Json& message : tool_says("search", found_by(calls[i]))) reply.messages.push_back(message);
-    return reply;
+    return replies_to(calls, kMostSearches, search_tools(), [this](const Json& given) { return found_by(given); });
   }
 
  private:
-  std::string found_by(const ToolCall& call) const {
-    if (const std::string fault = fault_of_call(call, search_tools()); !fault.empty()) return "error: " + fault;
-    const std::string query = parse_json(call.arguments, "the arguments")["query"].get<std::string>();
+  std::string found_by(const Json& given) const {
+    const std::string query = given["query"].get<std::string>();
     std::string text;
     size_t number = 1;
     for (const Passage* p : index_->find(query, kPassagesShown)) {

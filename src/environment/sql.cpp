@@ -2,8 +2,6 @@
 // A database that the model may ask: sql(query), on SQLite in memory, made anew for every query from the row's column
 // "schema" (statements that make and fill it). A turn without a call is the answer, a query, worth 1 when it gives the
 // rows of the query in the column "solution": in that order where the latter has one.
-#include <algorithm>
-
 #include "base/assets.h"
 #include "base/error.h"
 #include "environment/called_tools.h"
@@ -44,10 +42,7 @@ class Sql final : public Episode {
       const CodeRun run = asked({{"query", query_in(turn.text)}, {"wanted", solution_}});
       return {.reward = run.passed && run.printed == "same\n" ? 1.0 : 0.0, .done = true};
     }
-    EpisodeReply reply;
-    for (size_t i = 0; i < std::min(calls.size(), kMostSqlQueries); ++i)
-      for (const Json& message : tool_says("sql", result_of(calls[i]))) reply.messages.push_back(message);
-    return reply;
+    return replies_to(calls, kMostSqlQueries, tools(), [this](const Json& given) { return result_of(given); });
   }
 
  private:
@@ -56,9 +51,8 @@ class Sql final : public Episode {
     return run_python("TASK = " + json_text(Json(json_text(task))) + "\n" + std::string(asset("eval/sql.py")),
                       kSqlLimits);
   }
-  std::string result_of(const ToolCall& call) const {
-    if (const std::string fault = fault_of_call(call, tools()); !fault.empty()) return "error: " + fault;
-    const CodeRun run = asked({{"query", parse_json(call.arguments, "the arguments")["query"]}});
+  std::string result_of(const Json& given) const {
+    const CodeRun run = asked({{"query", given["query"]}});
     return run.passed ? run.printed : "error: " + run.why;
   }
   // The last block between fences, or all of it.
