@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 4: a picture in its own shape and as many patches as fit; of a video each frame is a picture behind its time.
+// The model without towers takes squares of 3 x 3 patches, and sounds as they are, in frames of 40 ms.
 #include <algorithm>
 #include <cstdio>
 
 #include "base/error.h"
 #include "media/patched.h"
+#include "media/sound.h"
 
 namespace apus {
 
 namespace {
 
+int64_t patch_of(const MediaCheckpoint& c) { return c.whole("patch_size", "vision_config", "patch_size", 16); }
+int64_t side_of(const MediaCheckpoint& c) {
+  return c.whole("pooling_kernel_size", "vision_config", "pooling_kernel_size", 3);
+}
+
 class Gemma4Processor : public PatchedProcessor {
  public:
   explicit Gemma4Processor(const MediaCheckpoint& c)
-      : PatchedProcessor(c,
-                         {.patch = c.whole("patch_size", "vision_config", "patch_size", 16),
-                          .merge = c.whole("pooling_kernel_size", "vision_config", "pooling_kernel_size", 3),
-                          .time = 1},
-                         kHalfScale, {"<|image>", "<|image|>", "<image|>", "image_token_id"}),
-        most_(cells(c.preprocessor, "max_soft_tokens", 280)),
-        video_(c.token("<|video|>", "video_token_id")) {
+      : Gemma4Processor(c, {.patch = patch_of(c), .merge = side_of(c), .time = 1}, kHalfScale) {
     // The original's model brings numbers from 0 to 1 to numbers from -1 to 1, whatever the file says; here it is done
     // at once.
     use_scale(kHalfScale);
@@ -51,7 +52,7 @@ class Gemma4Processor : public PatchedProcessor {
     auto content = std::make_shared<MediaContent>();
     content->type = MediaType::Video;
     const std::vector<Image> frames = seen_frames(video);
-    const int64_t tokens = fill_with_patches(*content, frames, form(), kHalfScale, "gemma4");
+    const int64_t tokens = fill_with_patches(*content, frames, form(), scale(), "gemma4");
     PreparedMedia out{content, "", video_, {}};
     for (int64_t i = 0; i < content->grid[0]; ++i) {
       const int64_t at = video.at.empty() ? i : video.at[static_cast<size_t>(i)];
@@ -64,6 +65,13 @@ class Gemma4Processor : public PatchedProcessor {
     return out;
   }
 
+  Gemma4Processor(const MediaCheckpoint& c, const PatchForm& form, const PixelScale& usual)
+      : PatchedProcessor(c, form, usual, {"<|image>", "<|image|>", "<image|>", "image_token_id"}),
+        most_(cells(c.preprocessor, "max_soft_tokens", 280)),
+        patch_(patch_of(c)),
+        side_(side_of(c)),
+        video_(c.token("<|video|>", "video_token_id")) {}
+
  private:
   static constexpr int64_t kFrames = 32, kCellsOfFrame = 70;
 
@@ -73,13 +81,50 @@ class Gemma4Processor : public PatchedProcessor {
     return most;
   }
   ImageSize size_of(ImageSize size, int64_t most) const {
-    return gemma4_size(size, form().patch, form().factor(), most * form().merge * form().merge);
+    return gemma4_size(size, patch_, patch_ * side_, most * side_ * side_);
   }
 
-  int64_t most_;
+  int64_t most_, patch_, side_;
   int32_t video_;
 };
 
+class UnifiedProcessor final : public Gemma4Processor {
+ public:
+  explicit UnifiedProcessor(const MediaCheckpoint& c)
+      : Gemma4Processor(c, {.patch = patch_of(c) * side_of(c), .merge = 1, .time = 1}, kBareScale) {
+    if (!c.config.contains("audio_config")) return;
+    sound_ = c.token("<|audio|>", "audio_token_id");
+    frame_ = c.whole("audio_samples_per_token", "audio_config", "audio_embed_dim", 640);
+  }
+  PreparedMedia sound(const std::vector<float>& samples) const override {
+    if (frame_ == 0) return Gemma4Processor::sound(samples);
+    const int64_t frames = (std::ssize(samples) + frame_ - 1) / frame_;
+    require(frames > 0, Fault::Data, "a sound without a sample");
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Audio;
+    content->shape = {frame_, frames};
+    content->values.resize(static_cast<size_t>(frame_ * frames));
+    for (int64_t i = 0; i < std::ssize(samples); ++i)
+      content->values[static_cast<size_t>(i % frame_ * frames + i / frame_)] = samples[static_cast<size_t>(i)];
+    content->digest = content_digest(*content, "samples", {});
+    PreparedMedia out{content, "<|audio><|audio|><audio|>", sound_, {}};
+    out.runs.emplace_back(static_cast<size_t>(frames), sound_);
+    return out;
+  }
+  std::vector<int32_t> media_tokens() const override {
+    std::vector<int32_t> tokens = Gemma4Processor::media_tokens();
+    if (frame_ > 0) tokens.push_back(sound_);
+    return tokens;
+  }
+
+ private:
+  static constexpr PixelScale kBareScale{{0, 0, 0}, {1, 1, 1}};
+  int32_t sound_ = 0;
+  int64_t frame_ = 0;  // samples; 0: it does not hear
+};
+
+const RegisterMediaFamily unified({"gemma4_unified"},
+                                  [](const MediaCheckpoint& c) { return std::make_shared<UnifiedProcessor>(c); });
 const RegisterMediaFamily gemma4({"gemma4"},
                                  [](const MediaCheckpoint& c) { return std::make_shared<Gemma4Processor>(c); });
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llava 1.5: a picture as one square; with Pixtral's tower it sees as Pixtral does. Llava 1.6 and OneVision: one square
-// and a grid of them; of videos each frame is one square.
+// and a grid of them; of videos each frame is one square. Of Llava 1.6's own files a picture's token is a number that
+// no tokenizer knows.
 #include "base/error.h"
 #include "media/mosaic.h"
 #include "media/square.h"
+#include "text/tokenizer.h"
 
 namespace apus {
 
@@ -36,15 +38,26 @@ class LlavaProcessor : public MediaProcessor {
   size_t tokens_ = 0;
 };
 
+bool is_own_llava(const MediaCheckpoint& c) { return c.config.contains("mm_vision_tower"); }
+
+MosaicForm mosaic_of(const MediaCheckpoint& c) {
+  const int64_t side = of_tower(c, "image_size", 336);
+  const int64_t cells = side / std::max<int64_t>(of_tower(c, "patch_size", 14), 1);
+  return is_own_llava(c) ? read_own_mosaic(c.config, side, cells) : read_mosaic(c.config, side, cells);
+}
+
 class MosaicProcessor : public MediaProcessor {
  public:
   explicit MosaicProcessor(const MediaCheckpoint& c)
       : MediaProcessor(c.max_pixels),
-        form_(read_mosaic(c.config, of_tower(c, "image_size", 336),
-                          of_tower(c, "image_size", 336) / std::max<int64_t>(of_tower(c, "patch_size", 14), 1))),
+        form_(mosaic_of(c)),
         scale_(pixel_scale(c.preprocessor, kClipScale)),
-        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
-        token_(c.token("<image>", "image_token_index")) {
+        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)) {
+    if (is_own_llava(c)) {
+      use_own_token(c);
+      return;
+    }
+    token_ = place_ = c.token("<image>", "image_token_index");
     const std::string type = c.config.value("model_type", "");
     form_.frames_pooled = type == "llava_next_video";
     if (type == "llava_next") return;
@@ -80,7 +93,7 @@ class MosaicProcessor : public MediaProcessor {
     content->shape = {static_cast<int64_t>(tiles.size()), 3, form_.side, form_.side};
     content->came_as = {image.height, image.width};
     content->digest = content_digest(*content, str("mosaic ", form_text(scale_)), tiles);
-    PreparedMedia out{content, "<image>", token_, {}};
+    PreparedMedia out{content, text_, place_, {}};
     const int64_t tokens = mosaic_cells({image.width, image.height}, form_).rows(form_);
     out.runs.emplace_back(static_cast<size_t>(tokens), token_);
     return out;
@@ -105,6 +118,18 @@ class MosaicProcessor : public MediaProcessor {
   }
 
  private:
+  // One that no text has holds the picture's place until its tokens stand there.
+  void use_own_token(const MediaCheckpoint& c) {
+    token_ = kOwnImage;
+    for (const char* token : {"<|reserved_special_token_0|>", "<|object_ref_start|>", "<unk>", "<|endoftext|>"}) {
+      if (c.tokenizer && !c.tokenizer->id(token)) continue;
+      text_ = str(token, "\n"), place_ = c.tokenizer ? static_cast<int32_t>(*c.tokenizer->id(token)) : 0;
+      return;
+    }
+    fail(Fault::Model,
+         "the tokenizer knows none of <|reserved_special_token_0|>, <unk> and <|endoftext|>, one of which "
+         "holds a picture's place: its files belong to another model");
+  }
   // Pooled frames are the middle of what the shorter side was brought to.
   Image as_frame(const Image& frame) const {
     const int64_t side = form_.side;
@@ -119,18 +144,22 @@ class MosaicProcessor : public MediaProcessor {
   MosaicForm form_;
   PixelScale scale_;
   Filter filter_;
-  int32_t token_, video_ = 0;
+  static constexpr int32_t kOwnImage = -200;
+  std::string text_ = "<image>";
+  int32_t token_ = 0, place_ = 0, video_ = 0;
   int64_t frames_ = 0;  // that are taken of a video file; 0: it sees no videos
 };
 
 std::shared_ptr<const MediaProcessor> make(const MediaCheckpoint& c) {
+  if (is_own_llava(c)) return std::make_shared<MosaicProcessor>(c);
   const Json vision = c.config.value("vision_config", Json::object());
   if (vision.value("model_type", "") == "pixtral") return (*Registry<MakeMediaProcessor>::of().find("mistral3"))(c);
   return std::make_shared<LlavaProcessor>(c);
 }
 
 const RegisterMediaFamily llava({"llava"}, make);
-const RegisterMediaFamily mosaics({"llava_next", "llava_next_video", "llava_onevision"},
+const RegisterMediaFamily mosaics({"llava_next", "llava_next_video", "llava_onevision", "llava_llama", "llava_mistral",
+                                   "llava_qwen"},
                                   [](const MediaCheckpoint& c) { return std::make_shared<MosaicProcessor>(c); });
 
 }  // namespace

@@ -14,7 +14,9 @@ namespace {
 double as_double(int64_t n) { return static_cast<double>(n); }
 
 // Python's int(round(x, 7)): a product that is a whole number but for its last bits is that number.
-int64_t nearly_whole(double x) { return static_cast<int64_t>(std::nearbyint(x * 1e7) / 1e7); }
+int64_t whole_of(double x, const MosaicForm& form) {
+  return static_cast<int64_t>(form.cut_as_it_comes ? x : std::nearbyint(x * 1e7) / 1e7);
+}
 }  // namespace
 
 MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells) {
@@ -37,6 +39,16 @@ MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells) {
   const auto [end, error] = std::from_chars(most.data(), most.data() + most.size(), form.most_squares);
   require(error == std::errc() && end == most.data() + most.size() && form.most_squares > 0, Fault::Model,
           "config.json: vision_aspect_ratio '", aspect, "' is not supported, only anyres_max_9 and its like");
+  return form;
+}
+
+MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells) {
+  Json turned = {{"image_grid_pinpoints", config.value("image_grid_pinpoints", Json())}};
+  if (Json& sizes = turned["image_grid_pinpoints"]; sizes.is_array())
+    for (Json& each : sizes)
+      if (each.is_array() && each.size() == 2) std::swap(each[0], each[1]);
+  MosaicForm form = read_mosaic(turned, side, cells);
+  form.cut_as_it_comes = true;
   return form;
 }
 
@@ -71,10 +83,10 @@ MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
   const int64_t columns = size.width / form.side, cells = form.cells;
   int64_t height = size.height / form.side * cells, width = columns * cells, top = 0, left = 0;
   if (as_double(picture.width) / as_double(picture.height) > as_double(width) / as_double(height)) {
-    const int64_t own = nearly_whole(as_double(picture.height) * (as_double(width) / as_double(picture.width)));
+    const int64_t own = whole_of(as_double(picture.height) * (as_double(width) / as_double(picture.width)), form);
     top = (height - own) / 2;
   } else {
-    const int64_t own = nearly_whole(as_double(picture.width) * (as_double(height) / as_double(picture.height)));
+    const int64_t own = whole_of(as_double(picture.width) * (as_double(height) / as_double(picture.height)), form);
     left = (width - own) / 2;
   }
   MosaicCells out;

@@ -20,12 +20,17 @@ struct MosaicForm {
   // Of a video's frame, which is one square: two by two of its cells become one. With frames_pooled they do so before
   // the merger and nothing stands behind the frames; else a row of its own does.
   bool frames_pooled = false;
+  // How much of a grid a picture fills is cut to whole cells as the number comes; else one that is whole but for its
+  // last bits is that number.
+  bool cut_as_it_comes = false;
   int64_t frame_side() const { return frames_pooled ? cells / 2 : (cells + 1) / 2; }
   int64_t video_rows(int64_t frames) const { return frames * frame_side() * frame_side() + (frames_pooled ? 0 : 1); }
 };
 
 // image_grid_pinpoints of config.json, and vision_aspect_ratio of Llava OneVision, for squares of `side` pixels.
 MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells);
+// The same of Llava's own files, which have sizes as [width, height].
+MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells);
 
 // The one that shows most of the picture, and of these the one with the least filling.
 ImageSize best_size(ImageSize picture, const std::vector<ImageSize>& sizes);

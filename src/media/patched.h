@@ -35,6 +35,7 @@ class PatchedProcessor : public MediaProcessor {
     return out;
   }
   const PatchForm& form() const { return form_; }
+  const PixelScale& scale() const { return scale_; }
   void use_scale(const PixelScale& scale) { scale_ = scale; }
   Filter filter() const { return filter_; }
 

@@ -121,7 +121,10 @@ class ProcessedMedia {
     const char* const mask = mask_name();
     require(has(kSounds) && has(mask), Fault::Data, where(), "'", kSounds, "' and '", mask, "' belong together; '",
             has(kSounds) ? mask : kSounds, "' is missing");
-    const at::Tensor all = file_->tensor(kSounds).to(at::kFloat).contiguous();
+    at::Tensor all = file_->tensor(kSounds).to(at::kFloat);
+    // Samples come frame by frame.
+    if (spec_.hearing->front == HearingSpec::Front::Bare && all.dim() == 3) all = all.transpose(1, 2);
+    all = all.contiguous();
     const at::Tensor heard = file_->tensor(mask).to(at::kLong).contiguous();
     require(all.dim() == 3 && heard.dim() == 2 && heard.size(0) == all.size(0) && heard.size(1) == all.size(2),
             Fault::Data, where(), "'", kSounds, "' should have the shape [sounds, bands, frames] and '", mask,
@@ -349,8 +352,10 @@ class ProcessedMedia {
       const int64_t width = last[0].item<int64_t>() + 1, height = last[1].item<int64_t>() + 1, m = v.merge;
       require(width * height == patches && width % m == 0 && height % m == 0, Fault::Data, where(), "'", places,
               "', row ", first, ": ", patches, " patches are no ", height, " x ", width, " in whole cells of ", m);
-      const at::Tensor rows =
-          in_cells(pixels.narrow(0, first, count).narrow(1, 0, patches).mul(2).sub(1), height, width);
+      // Towers with blocks read numbers from -1 to 1, which the original makes of these itself.
+      at::Tensor own = pixels.narrow(0, first, count).narrow(1, 0, patches);
+      if (v.layers > 0) own = own.mul(2).sub(1);
+      const at::Tensor rows = in_cells(own, height, width);
       auto content = std::make_shared<MediaContent>();
       content->type = kind.type;
       content->grid = {count, height, width};

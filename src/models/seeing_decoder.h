@@ -41,7 +41,8 @@ class SeeingDecoder : public Decoder {
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
   bool trains_layers(bool heard) const;
   const at::Tensor& numbers_like(bool heard) const {
-    return heard ? ears_->numbers_like() : page_ ? page_->numbers_like() : tower_->numbers_like();
+    if (heard && ears_->numbers_like()) return *ears_->numbers_like();
+    return page_ ? page_->numbers_like() : tower_->numbers_like();
   }
 
   TowerParts& parts_;

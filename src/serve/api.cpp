@@ -92,11 +92,13 @@ Api::Api(ApiSpec spec, ServiceSpec service, std::shared_ptr<Workers> workers)
 
 Api::~Api() = default;
 
+// What is at /v1/... is there without /v1 too, where nothing else is: clients' base addresses come either way.
 const Api::Routes::value_type* Api::find(const HttpCall& call) {
   std::string path = call.path;
   if (path.size() > 1 && path.back() == '/') path.pop_back();
   const bool stored = path.starts_with("/v1/responses/") && path.find('/', 14) == std::string::npos;
-  const auto it = routes().find(path.starts_with("/v1/models/") ? "/v1/models" : stored ? "/v1/responses/{id}" : path);
+  auto it = routes().find(path.starts_with("/v1/models/") ? "/v1/models" : stored ? "/v1/responses/{id}" : path);
+  if (it == routes().end()) it = routes().find("/v1" + path);
   return it == routes().end() ? nullptr : &*it;
 }
 

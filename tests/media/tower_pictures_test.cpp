@@ -451,6 +451,29 @@ TEST(TowerPictures, VideosOfLlavaOneVision) {
   test::expect_says(refusal, "sees no videos");
 }
 
+TEST(TowerPictures, PatchesAndSamplesOfGemma4Unified) {
+  const test::ProcessorNumbers golden("towers");
+  const Json config = {
+      {"image_token_id", 7}, {"video_token_id", 8}, {"audio_token_id", 9}, {"audio_config", {{"audio_embed_dim", 4}}}};
+  const auto processor = tower_processor("gemma4_unified", golden.json["gemma4_unified"], config);
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("gemma4_unified/") + number;
+    const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+    const auto grid = golden.values<int64_t>(name + "/grid");
+    EXPECT_EQ(made.content->grid, (std::array<int64_t, 3>{1, grid[1], grid[2]})) << name;
+    golden.expect_near(name, made.content->values, test::kPixels);
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(static_cast<size_t>(grid[1] * grid[2]), 7));
+  }
+  // Frames of four samples, the last one filled up; a frame is a column.
+  const PreparedMedia heard = processor->sound({1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(heard.content->shape, (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(heard.content->values, (std::vector<float>{1, 5, 2, 6, 3, 0, 4, 0}));
+  EXPECT_EQ(heard.text, "<|audio><|audio|><audio|>");
+  EXPECT_EQ(heard.runs[0], std::vector<int32_t>(2, 9));
+  const auto deaf = tower_processor("gemma4_unified", Json::object(), {{"image_token_id", 7}, {"video_token_id", 8}});
+  test::expect_says(test::refusal(Fault::Data, [&] { deaf->sound({1, 2}); }), "does not hear");
+}
+
 TEST(TowerPictures, SoundsOfQwen3Asr) {
   const test::ProcessorNumbers golden("towers");
   const Json config = {{"audio_token_id", 7}, {"audio_config", {{"num_mel_bins", 8}}}};

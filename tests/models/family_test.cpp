@@ -66,6 +66,7 @@ TEST(PlanFacts, AreTheModelsOwnWhateverTheFileSays) {
 
 // A tower that gives rows of 16 numbers.
 void shrink_sight(Json& config) {
+  if (config.contains("image_grid_pinpoints")) config["image_grid_pinpoints"] = {{8, 16}, {16, 8}};
   Json& vision = config["vision_config"];
   const bool named_twice = vision.contains("out_hidden_size");
   const Json small = {{"depth", 3},
@@ -94,6 +95,7 @@ void shrink_hearing(Json& config) {
       {"d_model", 8},       {"encoder_layers", 2}, {"encoder_attention_heads", 2}, {"encoder_ffn_dim", 12},
       {"num_mel_bins", 10}, {"output_dim", 16},    {"downsample_hidden_size", 6}};
   config["audio_config"].update(ears);
+  if (config["audio_config"].contains("audio_embed_dim")) config["audio_config"]["audio_embed_dim"] = 6;
 }
 
 // A model whose text part is one of its own.
@@ -119,6 +121,7 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"image_size", 8},
                  {"patch_size", 2}});
   if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
+  if (vision.contains("mm_embed_dim")) vision.update({{"mm_embed_dim", 12}, {"mm_posemb_size", 8}});
   if (vision.contains("text_hidden_size")) vision["text_hidden_size"] = 16;
   if (vision.contains("output_channels")) vision["mlp_dim"] = 16;
   if (vision.contains("width")) {

@@ -20,6 +20,7 @@ from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import Dee
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_gemma4 import get_aspect_ratio_preserving_size
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+from transformers.models.gemma4_unified.image_processing_gemma4_unified import patches_merge
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil, smart_resize
 from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
@@ -90,6 +91,20 @@ def add_gemma4(tensors, numbers):
         tensors[f"gemma4/{i}/grid"] = torch.tensor([1, high, wide])
     numbers["sizes/gemma4"] = [[height, width, *get_aspect_ratio_preserving_size(height, width, 16, 70 * 9, 3)]
                                for height in (9, 48, 70, 333, 1201) for width in (13, 47, 420, 1999)]
+
+
+def add_gemma4_unified(tensors, numbers):
+    """Rows of squares of 2 x 2 patches, by colour and from 0 to 1. Its own processor resizes by torchvision alone; here Pillow does."""
+    said = {"patch_size": 4, "max_soft_tokens": 70, "pooling_kernel_size": 2}
+    processor = Gemma4ImageProcessorPil(**said)
+    numbers["gemma4_unified"] = said
+    for i in range(len(SIZES)):
+        made = processor([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="pt")
+        count = int((made["image_position_ids"][0][:, 0] >= 0).sum())
+        rows, places = patches_merge(made["pixel_values"][:, :count].float(), made["image_position_ids"][:, :count], count // 4)
+        tensors[f"gemma4_unified/{i}"] = rows[0].reshape(-1, 8, 8, 3).permute(0, 3, 1, 2).flatten(1).contiguous()
+        wide, high = (places[0].amax(0) + 1).tolist()
+        tensors[f"gemma4_unified/{i}/grid"] = torch.tensor([1, high, wide])
 
 
 def add_minicpm(tensors, numbers):
@@ -187,6 +202,7 @@ def main():
     add_lfm2(tensors, numbers)
     add_tiles(tensors, numbers)
     add_gemma4(tensors, numbers)
+    add_gemma4_unified(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
     sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)

@@ -5,7 +5,7 @@
 
 CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Kimi-VL, which
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
-layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
+layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
 "version" (minicpmv.py); dots.ocr (dots_ocr.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
@@ -26,6 +26,7 @@ from minicpmv import MiniCpmV
 
 NEW_TOKENS = 12
 LARGEST_GRADIENT = 600  # numbers in a gradient that is kept whole; of larger ones the norm is kept
+GEMMA4 = ("gemma4", "gemma4_unified")
 # Of each row the words before, between and behind its pictures.
 ROWS = ((3, 2, 5), (4, 6))
 # Height and width of the pictures in patches, or of what they were before they became tiles in pixels.
@@ -220,6 +221,24 @@ def write_as_janus(checkpoint, model):
         json.dump(said, file, indent=2, sort_keys=True)
 
 
+# Of Llava's own files.
+LLAVA_NAMES = {"model.language_model.": "model.", "language_model.model.": "model.", "language_model.lm_head.": "lm_head.", "image_newline": "model.image_newline",
+               "model.vision_tower.": "model.vision_tower.vision_tower.vision_model.", "vision_tower.": "model.vision_tower.vision_tower.vision_model.",
+               **{f"{begin}multi_modal_projector.linear_{i}.": f"model.mm_projector.{2 * i - 2}." for begin in ("model.", "") for i in (1, 2)}}
+
+
+def write_as_own_llava(checkpoint):
+    weights, path = os.path.join(checkpoint, "model.safetensors"), os.path.join(checkpoint, "config.json")
+    save_file(renamed(load_file(weights), LLAVA_NAMES), weights, {"format": "pt"})
+    said = json.load(open(path, encoding="utf-8"))
+    said = {**said["text_config"], "dtype": "bfloat16", "architectures": ["LlavaMistralForCausalLM"], "model_type": "llava_mistral", "image_aspect_ratio": "anyres",
+            "image_grid_pinpoints": [[width, height] for height, width in said["image_grid_pinpoints"]], "mm_patch_merge_type": "spatial_unpad",
+            "mm_projector_type": "mlp2x_gelu", "mm_vision_select_feature": "patch", "mm_vision_select_layer": said["vision_feature_layer"],
+            "mm_vision_tower": "of a tower of this test's", "vision_config": said["vision_config"]}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
+
+
 def write_as_deepseek_ocr(checkpoint, config):
     path, sam, clip = os.path.join(checkpoint, "config.json"), config.vision_config.sam_config, config.vision_config.encoder_config
     said = json.load(open(path, encoding="utf-8"))
@@ -252,7 +271,8 @@ def in_blocks(config, given):
 
 def placed_patches(vision, count, height, width):
     """Pictures of Gemma 4, line after line, filled up to 24 patches: numbers from 0 to 1, and the column and line of each."""
-    pixels, places = torch.zeros(count, 24, 3 * vision.patch_size ** 2), torch.full((count, 24, 2), -1)
+    side = getattr(vision, "model_patch_size", vision.patch_size)
+    pixels, places = torch.zeros(count, 24, 3 * side ** 2), torch.full((count, 24, 2), -1)
     pixels[:, :height * width] = torch.rand(count, height * width, pixels.shape[2])
     places[:, :height * width] = torch.tensor([(x, y) for y in range(height) for x in range(width)])
     return pixels, places
@@ -263,7 +283,7 @@ def pictures_of(config, number):
     vision, size = config.vision_config, SIZES[number]
     if config.model_type == "minicpmv" and number == 0:
         size = (5, 25)  # where a patch's place depends on how it is rounded
-    if config.model_type == "gemma4":
+    if config.model_type in GEMMA4:
         return dict(zip(("pixel_values", "image_position_ids"), placed_patches(vision, 1, *size)))
     if config.model_type == "lfm2_vl":  # filled up to 24 patches
         pixels, (height, width) = torch.zeros(1, 24, 3 * vision.patch_size ** 2), size
@@ -365,7 +385,7 @@ class Run:
 
 def placeholders(config):
     """Tokens that stand for media, which no text has."""
-    return {config.image_token_id, getattr(config, "video_token_id", config.image_token_id), *getattr(config, "visual_indicator_token_ids", ())}
+    return {*(getattr(config, f"{kind}_token_id", config.image_token_id) for kind in ("image", "video", "audio")), *getattr(config, "visual_indicator_token_ids", ())}
 
 
 def labels_of(row, token):
@@ -396,11 +416,24 @@ def placed_positions(rows, width, left):
     return torch.stack([place([row[axis] for row in rows], width, left) for axis in range(3)])
 
 
+def add_case(which, run, row, given, tensors, numbers, token):
+    label = labels_of(row, token)
+    with torch.no_grad():
+        logits, last = run(row, [given])
+    loss, count = loss_of([logits], [label])
+    numbers["cases"][which] = {"loss": loss.item(), "n_label_tokens": count}
+    for name, value in {"input_ids": torch.tensor(row), "attention_mask": torch.ones(len(row), dtype=torch.long), "labels": label,
+                        "logits": logits, "last_hidden_state": last}.items():
+        tensors[f"{which}/{name}"] = value[None].contiguous()
+    tensors[f"{which}/position_ids"] = run.positions(row, [given]).unsqueeze(-2).contiguous()
+    tensors.update({f"{which}/{name}": t for name, t in given.items()})
+
+
 def add_video(config, run, tensors, numbers):
     """A text with a video: one whose steps in time stand apart, words between them; or of frames that are squares."""
     time, height, width = 3, 2, 4
     token, squares = config.image_token_id, hasattr(config, "image_grid_pinpoints")
-    if config.model_type == "gemma4":
+    if config.model_type in GEMMA4:
         token = config.video_token_id
         pixels, places = placed_patches(config.vision_config, time, height, width)
         given = {"pixel_values_videos": pixels, "video_position_ids": places, "num_frames_per_video": torch.tensor([time])}
@@ -416,16 +449,19 @@ def add_video(config, run, tensors, numbers):
     row = words[:3]
     for step in range(steps):
         row += [token] * (len(made) // steps) + words[4 + 2 * step: 6 + 2 * step]
-    label = labels_of(row, token)
+    add_case("video", run, row, given, tensors, numbers, token)
+
+
+def add_sounds(config, run, tensors, numbers):
+    """A text with two sounds, frames of samples, the shorter one filled up."""
+    token, frames = config.audio_token_id, (5, 3)
+    mask = torch.arange(frames[0])[None] < torch.tensor(frames)[:, None]
+    given = {"input_features": torch.randn(2, frames[0], config.audio_config.audio_embed_dim) * mask[..., None], "input_features_mask": mask}
+    words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t not in placeholders(config)]
     with torch.no_grad():
-        logits, last = run(row, [given])
-    loss, count = loss_of([logits], [label])
-    numbers["cases"]["video"] = {"loss": loss.item(), "n_label_tokens": count}
-    for name, value in {"input_ids": torch.tensor(row), "attention_mask": torch.ones(len(row), dtype=torch.long), "labels": label,
-                        "logits": logits, "last_hidden_state": last}.items():
-        tensors[f"video/{name}"] = value[None].contiguous()
-    tensors["video/position_ids"] = run.positions(row, [given]).unsqueeze(-2).contiguous()
-    tensors.update({f"video/{name}": t for name, t in given.items()})
+        tensors["audio/audio_only/audio_embeds"] = run.model.model.get_audio_features(**given, return_dict=True).pooler_output[mask]
+    row = words[:3] + [token] * frames[0] + words[3:5] + [token] * frames[1] + words[5:9]
+    add_case("audio_only", run, row, given, tensors, numbers, token)
 
 
 # What transformers 5.24 reads of Llama 4's text and does not set.
@@ -458,6 +494,8 @@ def main():
     grads = hub_names(on_disk(model, {n: unreached.get(n, p.grad) for n, p in model.named_parameters()}), kimi_vl)
     janus = os.path.basename(os.path.normpath(args.folder)) == "multi_modality"
     grads = janus_names(grads) if janus else grads
+    own_llava = os.path.basename(os.path.normpath(args.folder)) == "llava_mistral"
+    grads = renamed(grads, LLAVA_NAMES) if own_llava else grads
     if own_ovis:
         grads = {n: g for n, g in ovis_names(grads).items() if ".vision_model.head." not in n}
         if "own_tower" not in wanted:
@@ -488,8 +526,10 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
-        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", "gemma4"):
+        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", *GEMMA4):
             add_video(config, run, tensors, numbers)
+        if config.model_type == "gemma4_unified":
+            add_sounds(config, run, tensors, numbers)
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):
             step = torch.stack([run(row, own)[0][-1] for row, own in zip(answers, pictures)])
@@ -513,9 +553,11 @@ def main():
     model.to(torch.bfloat16).save_pretrained(checkpoint, safe_serialization=True)
     if own_ovis:
         write_as_ovis(checkpoint, model, wanted)
-        for name, t in tensors.items():
-            if name.endswith("input_ids"):
-                tensors[name] = torch.where(t == config.image_token_id, -300, t)
+    if own_llava:
+        write_as_own_llava(checkpoint)
+    for name, t in tensors.items() if own_ovis or own_llava else ():
+        if name.endswith("input_ids"):
+            tensors[name] = torch.where(t == config.image_token_id, -200 if own_llava else -300, t)
     if janus:
         write_as_janus(checkpoint, model)
     if config.model_type == "unlimited_ocr":

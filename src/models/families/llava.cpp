@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Llava 1.5: a tower (CLIP's, SigLIP's or Pixtral's), two linear layers, any text model.
+// Llava 1.5: a tower (CLIP's, SigLIP's or Pixtral's), two linear layers, any text model. Files of Llava 1.6's authors
+// are called the same, and read as llava_llama.
+#include "models/families/llava_llama.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
@@ -8,6 +10,7 @@ namespace apus {
 
 namespace {
 DecoderSpec read(const Config& c) {
+  if (c.find("mm_vision_tower")) return read_own_llava(c, "llama");
   DecoderSpec text = read_text_part(c, "llama");
   SeeingSpec seeing{.vision = read_tower(part_of(c, "vision_config"))};
   use_feature_layer(c, seeing.vision, -2);

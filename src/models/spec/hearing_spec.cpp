@@ -15,6 +15,8 @@ class HearingParts {
   explicit HearingParts(const HearingSpec& spec) : s_(spec) {}
 
   std::vector<TowerPart> all() {
+    if (s_.front == HearingSpec::Front::Bare)
+      return {{TowerPart::Kind::Linear, s_.projections.front(), {s_.out, s_.mels}, false, {}}};
     if (line()) {
       table("conv1", {s_.width, s_.mels, 3});
       table("conv2", {s_.width, s_.width, 3});
@@ -69,6 +71,7 @@ int64_t HearingSpec::rows_of_chunk(int64_t frames) const {
 }
 
 int64_t HearingSpec::tokens(int64_t frames) const {
+  if (front == Front::Bare) return frames;
   const int64_t rows = frames / chunk * rows_of_chunk(chunk) + rows_of_chunk(frames % chunk);
   return front == Front::Line ? rows / 2 : rows;
 }
@@ -121,6 +124,14 @@ HearingSpec read_whole_hearing(const Config& a, int64_t out) {
   s.tail = 2, s.chunk = 2 * positions + s.tail;
   s.position_table = true, s.last_norm = "layer_norm";
   s.projections = {"model.multi_modal_projector.linear"};
+  return s;
+}
+
+HearingSpec read_bare_hearing(const Config& a, int64_t out, const std::string& projection) {
+  HearingSpec s{.front = HearingSpec::Front::Bare};
+  s.mels = s.width = a.integer("audio_embed_dim", 640), s.out = out, s.eps = a.number("rms_norm_eps", 1e-6);
+  require(s.mels > 0 && s.mels <= 1 << 20, Fault::Model, "config.json: audio_config: audio_embed_dim is ", s.mels);
+  s.name = projection.substr(0, projection.rfind('.')), s.projections = {projection};
   return s;
 }
 

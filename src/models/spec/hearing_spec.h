@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a decoder hears with, as data: the tower that makes rows of log-mel spectrograms.
+// What a decoder hears with, as data: the tower that makes rows of log-mel spectrograms, or of the samples themselves.
 // Beside a SeeingSpec. No tensor library.
 #pragma once
 
@@ -12,8 +12,9 @@ namespace apus {
 // itself, and layers look at one chunk or at blocks of some.
 struct HearingSpec {
   // Line: two convolutions over time, of which the second halves it; two neighbouring rows become one behind the
-  // layers. Plane: three over bands and time, each of which halves both.
-  enum class Front { Line, Plane };
+  // layers. Plane: three over bands and time, each of which halves both. Bare: none, and no layers; a frame is so many
+  // samples, as many as `mels` says, and becomes a row by a norm without weights and one projection.
+  enum class Front { Line, Plane, Bare };
   Front front = Front::Line;
   std::string name = "thinker.audio_tower";
   int64_t mels = 128, width = 0, layers = 0, heads = 0, ffn = 0;
@@ -25,6 +26,8 @@ struct HearingSpec {
   int64_t tail = 0;
   // Positions are rows of a table instead of sines.
   bool position_table = false;
+  // Of Bare: what its norm adds.
+  double eps = 1e-6;
   // The norm behind the layers, and the whole names of what follows it.
   std::string last_norm = "ln_post";
   std::vector<std::string> projections = {};
@@ -47,5 +50,7 @@ std::vector<TowerPart> parts_of(const HearingSpec& spec);
 HearingSpec read_hearing(const Config& audio, HearingSpec::Front front);
 // Of Qwen2-Audio, which hears half a minute as a whole; `out`: the decoder's width.
 HearingSpec read_whole_hearing(const Config& audio, int64_t out);
+// Of Gemma 4 that hears samples; `projection`: the whole name of its one layer.
+HearingSpec read_bare_hearing(const Config& audio, int64_t out, const std::string& projection);
 
 }  // namespace apus

@@ -24,10 +24,13 @@ namespace {
 int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
   require(spec.hearing != nullptr, Fault::Usage, "this model sees images and videos, and does not hear");
   const auto& shape = content.shape;
+  const bool bare = spec.hearing->front == HearingSpec::Front::Bare;
   require(shape.size() == 2 && shape[0] == spec.hearing->mels, Fault::Data, "the sound has ",
-          shape.empty() ? 0 : shape[0], " bands, this model hears ", spec.hearing->mels);
+          shape.empty() ? 0 : shape[0], bare ? " samples a frame" : " bands", ", this model hears ",
+          spec.hearing->mels);
   const int64_t tokens = shape[1] > 0 && shape[1] < int64_t{1} << 30 ? spec.hearing->tokens(shape[1]) : 0;
-  require(tokens > 0, Fault::Data, "a sound of ", shape[1], " frames of 10 ms is too short to be heard");
+  require(tokens > 0, Fault::Data, "a sound of ", shape[1], " frames", bare ? "" : " of 10 ms",
+          " is too short to be heard");
   const HearingSpec& h = *spec.hearing;
   require(h.tail == 0 || shape[1] <= h.chunk, Fault::Data, "a sound of ", shape[1] - h.tail,
           " frames of 10 ms; this model hears ", h.chunk - h.tail, " at most");
@@ -35,9 +38,11 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
 }
 }  // namespace
 
+bool has_own_tokens(const SeeingSpec& spec) { return spec.image_token < -1 && spec.image_token != kTokenizersChoice; }
+
 bool is_tower_word(int64_t token, const SeeingSpec& spec) {
   const std::vector<int64_t>& marks = spec.vision.mark_tokens;
-  return token < 0 && spec.vision.words > 0 &&
+  return token < 0 && has_own_tokens(spec) &&
          (token == spec.image_token || std::find(marks.begin(), marks.end(), token) != marks.end());
 }
 

@@ -19,7 +19,9 @@ const char* media_name(MediaType type);  // "image", "video", "sound"
 // The token that stands for a part of it; -1: the model takes none of the kind.
 int64_t token_of(MediaType type, const SeeingSpec& spec);
 
-// Whether it is a token of the tower's own words (VisionSpec::words), which are none of the vocabulary's.
+// Whether media of this model stand in texts as numbers below 0, which are none of the vocabulary's; and whether this
+// is one of them.
+bool has_own_tokens(const SeeingSpec& spec);
 bool is_tower_word(int64_t token, const SeeingSpec& spec);
 
 // Its patches over time, height and width; of tiles, each is one step.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "gguf/turns.h"
+#include "models/spec/hearing_spec.h"
 #include "models/spec/read_seeing.h"
 
 namespace apus {
@@ -298,6 +299,7 @@ DecoderSpec with_tower(const Config& c, DecoderSpec spec, SeeingSpec seeing) {
   seeing.image_token = token;
   seeing.time = TimeRule::Text;
   seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name}, seeing.aligner = {tower.merger};
+  if (seeing.hearing) seeing.tower.push_back(seeing.hearing->name);
   if (seeing.forms.empty()) seeing.forms = forms_of(tower);
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
   return spec;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/spec/seeing_spec.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/page_spec.h"
@@ -30,12 +32,15 @@ class VisionParts {
       for (const char* scale : {n.scale1, n.scale2})
         if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
     const bool axes = s_.table_form == TableForm::Axes;
-    if (axes) add(Kind::Bare, n.table, {2, s_.table_side, s_.width}, false);
+    std::vector<int64_t> of_axes = {2, s_.table_side, s_.width};
+    if (s_.axes_side_by_side) std::swap(of_axes[0], of_axes[1]);
+    if (axes) add(Kind::Bare, n.table, std::move(of_axes), false);
     for (const char* each : {n.cells_minus, n.cells_times})
       if (each) add(Kind::Fixed, each, {s_.width}, false);
     if (s_.clipped)
       for (int64_t i = 0; i < s_.layers; ++i) limits(str(n.blocks, ".", i, "."));
     if (s_.patch_by_pixel || s_.patch_is_matrix) patch = {s_.width, s_.patch_numbers()};
+    if (n.norm_patches) norm(n.norm_patches, s_.patch_numbers());
     if (!s_.reads_rows) add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
     if (cells > 0 && !bare_table && !axes) add(Kind::Table, n.table, table(), false);
     if (n.norm_in) norm(n.norm_in, s_.width);

@@ -38,6 +38,8 @@ struct VisionNames {
   const char* first = nullptr;
   // By how much that row's heads turn, learnt, and not trained further. Null: they do not turn.
   const char* first_angles = nullptr;
+  // Of the norm of a patch's own numbers, which then stand pixel by pixel, each with its colours. Null: there is none.
+  const char* norm_patches = nullptr;
   // Of norms before the first block and behind the last one. Null: there is none.
   const char *norm_in = nullptr, *norm_out = nullptr;
   const char *norm1 = "norm1", *norm2 = "norm2", *proj = "attn.proj";
@@ -105,6 +107,8 @@ struct VisionSpec {
   // The row before a picture's patches is a vector, and its position the first entry of the table, if there is one (or
   // the last one); else both are bare.
   bool first_in_table = false, first_ends_table = false;
+  // Of Axes: a place's row for columns stands beside its row for lines, not in a table of its own.
+  bool axes_side_by_side = false;
   // The table is bare, whether or not there is such a row.
   bool table_bare = false;
   bool patch_bias = false;

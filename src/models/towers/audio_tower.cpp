@@ -48,6 +48,10 @@ struct AudioTower::Chunks {
 
 AudioTower::AudioTower(const HearingSpec& spec, const TowerParts& parts) : spec_(spec) {
   const auto name = [&](const std::string& part) { return spec.name + "." + part; };
+  if (spec.front == HearingSpec::Front::Bare) {
+    projections_.push_back(&parts.linear(spec.projections.front()));
+    return;
+  }
   const bool line = spec.front == HearingSpec::Front::Line;
   for (const char* each :
        line ? std::vector<const char*>{"conv1", "conv2"} : std::vector<const char*>{"conv2d1", "conv2d2", "conv2d3"})
@@ -122,7 +126,14 @@ at::Tensor AudioTower::convolved(const Chunks& c, const StepOf& step_of) const {
   return x_ND + at::index_select(table, 0, on_device(place, x_ND.device()));
 }
 
+// A row for each frame of samples.
+at::Tensor AudioTower::bare(const std::vector<at::Tensor>& sounds_SF, const StepOf& step_of) const {
+  const at::Tensor frames_NS = at::cat(sounds_SF, 1).t().contiguous();
+  return (*projections_[0])(rms_alone(frames_NS, spec_.eps), step_of(frames_NS.size(0)));
+}
+
 at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again) const {
+  if (spec_.front == HearingSpec::Front::Bare) return bare(sounds_MF, step_of);
   Chunks c;
   std::vector<at::Tensor> chunks, heard;
   int64_t chunk = spec_.chunk;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The towers of Qwen's models that hear: from log-mel spectrograms to the rows that stand in the decoder for them.
+// The towers of models that hear: from log-mel spectrograms, or samples, to the rows that stand in the decoder for
+// them.
 #pragma once
 
 #include <functional>
@@ -14,10 +15,11 @@ class AudioTower {
  public:
   // `parts` hold its modules, and live as long.
   AudioTower(const HearingSpec& spec, const TowerParts& parts);
-  const at::Tensor& numbers_like() const { return convolutions_[0]->weight(); }
-  // Spectrograms [mels, frames] in the tower's dtype and on its device; their rows, one sound behind the other. What a
-  // sound becomes does not depend on the others. `step_of`: the step for so many rows. `again`: layers run again in the
-  // backward pass.
+  // Null: nothing here shows what type and device numbers are of (bare ears, whose eyes do).
+  const at::Tensor* numbers_like() const { return convolutions_.empty() ? nullptr : &convolutions_[0]->weight(); }
+  // Spectrograms [mels, frames] (of bare ears, samples [a frame's, frames]) in the tower's dtype and on its device;
+  // their rows, one sound behind the other. What a sound becomes does not depend on the others. `step_of`: the step for
+  // so many rows. `again`: layers run again in the backward pass.
   using StepOf = std::function<Step(int64_t rows)>;
   at::Tensor operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again = false) const;
 
@@ -27,6 +29,7 @@ class AudioTower {
     const Linear *q, *k, *v, *out, *up, *down;
   };
   struct Chunks;
+  at::Tensor bare(const std::vector<at::Tensor>& sounds_SF, const StepOf& step_of) const;
   at::Tensor convolved(const Chunks& chunks, const StepOf& step_of) const;
   at::Tensor line_front(const at::Tensor& chunk_BFM, const at::Tensor& heard_BF) const;
   at::Tensor plane_front(const at::Tensor& chunk_BFM) const;
@@ -37,7 +40,7 @@ class AudioTower {
   const Table* positions_ = nullptr;  // null: sines
   const Linear* join_ = nullptr;      // of bands and channels; null: a line has none
   std::vector<Layer> layers_;
-  const Norm* norm_;
+  const Norm* norm_ = nullptr;  // null: bare ears have none with weights
   std::vector<const Linear*> projections_;
 };
 

@@ -85,6 +85,7 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
     positions_ = &parts.table(name(spec.names.table));
   if (spec.names.cells_minus) cells_minus_ = &parts.bare(name(spec.names.cells_minus));
   if (spec.names.cells_times) cells_times_ = &parts.bare(name(spec.names.cells_times));
+  if (spec.names.norm_patches) norm_patches_ = &parts.norm(name(spec.names.norm_patches));
   if (spec.names.norm_in) norm_in_ = &parts.norm(name(spec.names.norm_in));
   if (spec.names.norm_out) norm_out_ = &parts.norm(name(spec.names.norm_out));
   for (int64_t i = 0; i < spec.layers; ++i) {
@@ -183,6 +184,10 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
           index_tensor(back, device)};
 }
 
+at::Tensor VisionTower::by_pixel(const at::Tensor& patch_NP) const {
+  return patch_NP.reshape({-1, spec_.channels, spec_.patch, spec_.patch}).permute({0, 2, 3, 1}).reshape_as(patch_NP);
+}
+
 // Each patch is read whole: the convolution is one product.
 at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
   if (spec_.reads_rows) return placed(patch_NP, grids);
@@ -190,8 +195,9 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
   const auto by_colour = [&] {
     return weight.view({-1, spec_.patch, spec_.patch, spec_.channels}).permute({0, 3, 1, 2});
   };
-  const at::Tensor read = spec_.patch_by_pixel ? by_colour() : weight;
-  at::Tensor x_ND = ops::linear(patch_NP, read.reshape({weight.size(0), -1}), patches_->bias());
+  const at::Tensor read = spec_.patch_by_pixel && !norm_patches_ ? by_colour() : weight;
+  const at::Tensor own_NP = norm_patches_ ? (*norm_patches_)(by_pixel(patch_NP)) : patch_NP;
+  at::Tensor x_ND = ops::linear(own_NP, read.reshape({weight.size(0), -1}), patches_->bias());
   if (norm_in_ && spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
   if (!positions_ && !first_and_positions_ && !axes_) return x_ND;
   return placed(x_ND, grids);
@@ -203,7 +209,8 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
     for (const Grid& g : grids)
       require(g[1] <= spec_.table_side && g[2] <= spec_.table_side, Fault::Data, "a picture of ", g[1], " x ", g[2],
               " patches: the model knows positions of ", spec_.table_side, " a side");
-    return x_ND + rows_of_axes(axes_->data, grids, spec_.merge);
+    const at::Tensor table_2PD = spec_.axes_side_by_side ? axes_->data.transpose(0, 1) : axes_->data;
+    return x_ND + rows_of_axes(table_2PD, grids, spec_.merge);
   }
   if (spec_.table_form == TableForm::Nearest) {
     std::vector<Grid> shapes = grids;

@@ -68,6 +68,7 @@ class VisionTower {
   struct Segments;
   struct Layout;
   Layout layout(const std::vector<Grid>& grids, at::Device device) const;
+  at::Tensor by_pixel(const at::Tensor& patch_NP) const;
   at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const;
   at::Tensor placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const;
   at::Tensor with_first_rows(const at::Tensor& x_ND, const std::vector<int32_t>& ends) const;
@@ -93,8 +94,8 @@ class VisionTower {
   const Param *first_ = nullptr, *first_and_positions_ = nullptr, *first_angles_ = nullptr;
   // TableForm::Axes; VisionNames::cells_minus and cells_times. Null: there is none.
   const Param *axes_ = nullptr, *cells_minus_ = nullptr, *cells_times_ = nullptr;
-  // Before the first block and behind the last one. Null: there is none.
-  const Norm *norm_in_ = nullptr, *norm_out_ = nullptr;
+  // Of patches, before the first block and behind the last one. Null: there is none.
+  const Norm *norm_patches_ = nullptr, *norm_in_ = nullptr, *norm_out_ = nullptr;
   std::vector<Block> blocks_;
   std::optional<Halving> halving_;
   Merger merger_;

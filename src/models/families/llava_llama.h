@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llava 1.6 as its authors' files say it: the text part's settings at the top level, the tower by its name on the hub.
+#pragma once
+
+#include "models/spec/config.h"
+#include "models/spec/decoder_spec.h"
+
+namespace apus {
+
+// What stands for a picture's rows in a text; no tokenizer knows it.
+inline constexpr int64_t kOwnLlavaImage = -200;
+
+// `text_type`: the family of the text part.
+DecoderSpec read_own_llava(const Config& config, const char* text_type);
+// What such a config.json says besides the text part's settings.
+Json own_llava_says();
+
+}  // namespace apus
