@@ -48,8 +48,9 @@ void DeployOptions::fields(OptionTable& v) {
     "is the administrator's then");
   v("ssl_keyfile", ssl_keyfile, "PEM file of the private key: with it the server speaks TLS");
   v("ssl_certfile", ssl_certfile, "PEM file of the certificate chain");
-  v("served_model_name", served_model_name,
-    "name for clients: of the model, or of the only adapter when --adapters gave it none")
+  v("served_model_name", served_model_names,
+    "name for clients: of the model, or of the only adapter when --adapters gave it none. Of several the model answers "
+    "to all, as the first")
       .common()
       .shown_default("the name of its folder");
   v("models", models,
@@ -146,6 +147,9 @@ ServedAdapter* DeployOptions::unnamed_adapter() {
 
 // Of the model and of each adapter, before a hub's id becomes a folder of the cache.
 void DeployOptions::name_models() {
+  if (!served_model_names.empty()) served_model_name = served_model_names.front();
+  require(served_model_names.size() < 2 || !unnamed_adapter(), Fault::Usage,
+          "several names in --served_model_name are the model's: call the adapter by --adapters NAME=DIR");
   std::string own;
   if (!model.model.empty()) {
     const auto folder = std::filesystem::absolute(model.model).lexically_normal();

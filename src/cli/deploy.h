@@ -32,6 +32,7 @@ struct DeployOptions {
   std::string api_keys;  // a file of several people's (serve/key_book.h); empty: there are none
   bool asks_for_keys() const { return api_key || !api_keys.empty(); }
   std::string ssl_keyfile, ssl_certfile;
+  std::vector<std::string> served_model_names;   // as they were given: the name, and others that mean the same
   std::optional<std::string> served_model_name;  // absent: the name of the model's folder
   std::string models;                            // a folder of several, loaded when asked for; empty: one model
   std::optional<double> models_memory_gb;

@@ -192,6 +192,8 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   ServiceSpec s;
   s.model_name = o.served_model_name.value_or("model");
   s.aliases = {o.model.model};
+  if (o.served_model_names.size() > 1)
+    s.aliases.insert(s.aliases.end(), o.served_model_names.begin() + 1, o.served_model_names.end());
   s.owned_by = o.owned_by;
   s.task = served_task(o, in);
   s.engine = in.answering();

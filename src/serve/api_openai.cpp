@@ -95,7 +95,8 @@ void Api::tokenize(const Exchange& e) {
 void Api::detokenize(const Exchange& e) {
   const auto ids = read_detokenize_request(e.body());
   service_.check_ids(ids, "tokens");
-  send_json(*e.reply, {{"prompt", service_.spec().tokenizer->decode(ids)}});
+  const std::string text = service_.spec().tokenizer->decode(ids);
+  send_json(*e.reply, {{"prompt", text}, {"content", text}});  // vLLM's name of it, and llama-server's
 }
 
 void Api::health(const Exchange& e) { e.reply->send({.status = 200, .content_type = "text/plain"}); }

@@ -98,7 +98,7 @@ void read_guide(const Fields& f, Guide& guide) {
   const Json* outputs = f.object("structured_outputs");
   const Json none = Json::object();
   const Fields inner(outputs ? *outputs : none, "structured_outputs.");
-  // As vLLM names them, and as SGLang does.
+  // As vLLM names them, as SGLang does, and as llama-server does.
   const auto find = [&](std::initializer_list<const char*> keys, const char* inner_key) {
     const Json* v = first_of(f, keys, key);
     return v ? v : first_of(inner, {inner_key}, key);
@@ -113,7 +113,7 @@ void read_guide(const Fields& f, Guide& guide) {
     guide = {.kind = kind, .pattern = value->get<std::string>(), .param = key}, ++given;
   };
   text_guide(find({"guided_regex", "structured_outputs_regex", "regex"}, "regex"), Guide::Kind::Regex);
-  text_guide(find({"guided_grammar", "ebnf"}, "grammar"), Guide::Kind::Grammar);
+  text_guide(find({"guided_grammar", "ebnf", "grammar"}, "grammar"), Guide::Kind::Grammar);
   for (const Fields* where : {&f, &inner}) {
     const char* const choice = where == &f ? "guided_choice" : "choice";
     if (!where->find(choice)) continue;
@@ -254,7 +254,12 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits, Json* 
   call.effort = f.choice("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"});
   if (const Json* documents = f.list("documents")) call.documents = *documents;
   call.continue_final_message = f.boolean("continue_final_message").value_or(false);
-  call.add_generation_prompt = f.boolean("add_generation_prompt").value_or(true);
+  const auto begins = f.boolean("add_generation_prompt");
+  call.add_generation_prompt = begins.value_or(true);
+  if (call.continue_final_message && begins.value_or(false))
+    refuse("add_generation_prompt",
+           "'add_generation_prompt' begins a new answer and 'continue_final_message' goes on "
+           "with the last message: only one of them can be true");
   call.separate_reasoning = f.boolean("separate_reasoning").value_or(true);
   call.parallel_calls = f.boolean("parallel_tool_calls").value_or(true);
   read_all_tools(f, call);

@@ -27,10 +27,11 @@ TokenizeCall read_tokenize_request(const Json& body, Json* schema) {
   TokenizeCall call;
   call.model = f.text("model").value_or("");
   call.chat = f.list("messages") != nullptr;
-  const auto prompt = f.text("prompt");
+  const auto said = f.text("prompt"), content = f.text("content");  // vLLM's name of it, and llama-server's
+  const auto prompt = said ? said : content;
   if (!prompt && !call.chat) f.missing("prompt", "a text; or give 'messages'");
   call.prompt = prompt.value_or("");
-  call.add_special = f.boolean("add_special_tokens").value_or(true);
+  call.add_special = f.boolean("add_special_tokens").value_or(f.boolean("add_special").value_or(true));
   call.pieces = f.boolean("return_token_strs").value_or(false);
   return call;
 }

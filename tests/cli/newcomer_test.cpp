@@ -239,6 +239,12 @@ TEST(Newcomer, AServerIsForThisMachineAndItsModelsHaveNames) {
   const DeployOptions called = served({"--adapters", adapter.string(), "--served_model_name", "mine"});
   EXPECT_EQ(called.served[0].name, "mine");
   EXPECT_EQ(*called.served_model_name, "base");
+  EXPECT_EQ(*served({"--served_model_name", "mine", "gpt-4o"}).served_model_name, "mine");
+  test::expect_says(test::refusal(Fault::Usage,
+                                  [&] {
+                                    served({"--adapters", adapter.string(), "--served_model_name", "a", "b"});
+                                  }),
+                    "--adapters NAME=DIR");
   const DeployOptions two = served({"--adapters", "a=" + adapter.string(), adapter.parent_path().string()});
   EXPECT_EQ(two.served[0].name, "a");
   EXPECT_EQ(two.served[1].name, "skill");

@@ -34,6 +34,7 @@ TEST(ServeReach, FieldsActOrAreRefused) {
     EXPECT_FALSE(fits(s, s.engine.seen().back(), "abc")) << field;
   }
   const std::vector<Json> grammars = {{{"guided_grammar", "root ::= \"yes\" | \"no\""}},
+                                      {{"grammar", "root ::= \"yes\" | \"no\""}},
                                       {{"structured_outputs", {{"grammar", "root ::= \"yes\" | \"no\""}}}},
                                       {{"structured_outputs", {{"choice", {"yes", "no"}}}}}};
   for (const Json& more : grammars) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 4 without towers (12B): squares of 48 x 48 pixels and frames of 640 samples become rows of the text model by one
-// product each, between norms. Tokens of a picture see each other.
+// Gemma 4 without towers (12B): squares of 48 x 48 pixels and frames of 640 samples become rows of the text model by
+// one product each, between norms. Tokens of a picture see each other.
 #include "base/error.h"
 #include "models/families/gemma4.h"
 #include "models/spec/family.h"
@@ -45,7 +45,8 @@ DecoderSpec read_unified_text(const Config& c) {
 
 DecoderSpec read(const Config& c) {
   DecoderSpec text = read_unified_text(c);
-  require(c.find("vision_config"), Fault::Model, "config.json: a gemma4_unified without vision_config is not supported");
+  require(c.find("vision_config"), Fault::Model,
+          "config.json: a gemma4_unified without vision_config is not supported");
   SeeingSpec seeing{.vision = read_unified_tower(part_of(c, "vision_config"))};
   seeing.sees_ahead = part_of(c, "text_config").text("use_bidirectional_attention", "vision") == "vision";
   // The second: as transformers 5 calls them while it runs.
@@ -60,8 +61,8 @@ DecoderSpec read(const Config& c) {
   seeing.video_token = token("video_token_id", 258884);
   if (c.find("audio_config")) {
     seeing.sound_token = token("audio_token_id", 258881);
-    seeing.hearing = std::make_shared<const HearingSpec>(read_bare_hearing(
-        part_of(c, "audio_config"), text.shape.hidden, "model.embed_audio.embedding_projection"));
+    seeing.hearing = std::make_shared<const HearingSpec>(
+        read_bare_hearing(part_of(c, "audio_config"), text.shape.hidden, "model.embed_audio.embedding_projection"));
   }
   return with_tower(c, std::move(text), std::move(seeing));
 }
@@ -80,23 +81,22 @@ const std::vector<Preset> presets = {
     {"gemma4-12b", 3840, 48, 16, 8, 256, 15360, 262144, 262144, 1e6, true, {}, {{"text_config", text_says()}}},
 };
 
-const RegisterFamily unified("gemma4_unified", {.title = "Gemma 4 12B, without towers",
-                                                .architecture = "Gemma4UnifiedForConditionalGeneration",
-                                                .read = read,
-                                                .says = {{"image_token_id", 258880},
-                                                         {"video_token_id", 258884},
-                                                         {"audio_token_id", 258881},
-                                                         {"audio_config",
-                                                          {{"model_type", "gemma4_unified_audio"},
-                                                           {"audio_embed_dim", 640}}},
-                                                         {"vision_config",
-                                                          {{"model_type", "gemma4_unified_vision"},
-                                                           {"patch_size", 16},
-                                                           {"pooling_kernel_size", 3},
-                                                           {"mm_embed_dim", 3840},
-                                                           {"mm_posemb_size", 1120},
-                                                           {"output_proj_dims", 3840}}}},
-                                                .presets = presets});
+const RegisterFamily unified(
+    "gemma4_unified", {.title = "Gemma 4 12B, without towers",
+                       .architecture = "Gemma4UnifiedForConditionalGeneration",
+                       .read = read,
+                       .says = {{"image_token_id", 258880},
+                                {"video_token_id", 258884},
+                                {"audio_token_id", 258881},
+                                {"audio_config", {{"model_type", "gemma4_unified_audio"}, {"audio_embed_dim", 640}}},
+                                {"vision_config",
+                                 {{"model_type", "gemma4_unified_vision"},
+                                  {"patch_size", 16},
+                                  {"pooling_kernel_size", 3},
+                                  {"mm_embed_dim", 3840},
+                                  {"mm_posemb_size", 1120},
+                                  {"output_proj_dims", 3840}}}},
+                       .presets = presets});
 }  // namespace
 
 }  // namespace apus

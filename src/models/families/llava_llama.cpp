@@ -16,9 +16,10 @@ namespace {
 Json tower_of_llava(const Config& c) {
   if (c.find("vision_config")) return part_of(c, "vision_config").json();
   const std::string name = c.text("mm_vision_tower", "");
-  require(name.ends_with("clip-vit-large-patch14-336"), Fault::Model, "config.json: mm_vision_tower '", name,
-          "' is not known here, only openai/clip-vit-large-patch14-336; a vision_config as transformers writes it for a "
-          "clip_vision_model describes another");
+  require(
+      name.ends_with("clip-vit-large-patch14-336"), Fault::Model, "config.json: mm_vision_tower '", name,
+      "' is not known here, only openai/clip-vit-large-patch14-336; a vision_config as transformers writes it for a "
+      "clip_vision_model describes another");
   return clip_large_says();
 }
 

@@ -25,10 +25,10 @@ const std::vector<Preset> over_mistral = {
      {{"rms_norm_eps", 1e-5}, {"sliding_window", nullptr}}},
 };
 const RegisterFamily llava_mistral("llava_mistral", {.title = "Llava 1.6 over Mistral, its authors' layout",
-                                        .architecture = "LlavaMistralForCausalLM",
-                                        .read = read_over_mistral,
-                                        .says = own_llava_says(),
-                                        .presets = over_mistral});
+                                                     .architecture = "LlavaMistralForCausalLM",
+                                                     .read = read_over_mistral,
+                                                     .says = own_llava_says(),
+                                                     .presets = over_mistral});
 }  // namespace
 
 }  // namespace apus

@@ -13,10 +13,10 @@ const std::vector<Preset> over_qwen2 = {
     {"llava-next-72b", 8192, 80, 64, 64, 128, 24576, 152064, 32768, 1e6, false, {}, {{"rms_norm_eps", 1e-6}}},
 };
 const RegisterFamily llava_qwen("llava_qwen", {.title = "Llava-NeXT over Qwen 1.5, its authors' layout",
-                                        .architecture = "LlavaQwenForCausalLM",
-                                        .read = read_over_qwen2,
-                                        .says = own_llava_says(),
-                                        .presets = over_qwen2});
+                                               .architecture = "LlavaQwenForCausalLM",
+                                               .read = read_over_qwen2,
+                                               .says = own_llava_says(),
+                                               .presets = over_qwen2});
 }  // namespace
 
 }  // namespace apus
