@@ -79,10 +79,11 @@ ImageSize fitted_size(ImageSize picture, ImageSize within) {
 }
 
 MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
-  const ImageSize size = best_size(picture, form.sizes);
+  const ImageSize size = form.whole_last ? picture : best_size(picture, form.sizes);
   const int64_t columns = size.width / form.side, cells = form.cells;
   int64_t height = size.height / form.side * cells, width = columns * cells, top = 0, left = 0;
-  if (as_double(picture.width) / as_double(picture.height) > as_double(width) / as_double(height)) {
+  if (form.whole_last) {  // all of it is shown
+  } else if (as_double(picture.width) / as_double(picture.height) > as_double(width) / as_double(height)) {
     const int64_t own = whole_of(as_double(picture.height) * (as_double(width) / as_double(picture.width)), form);
     top = (height - own) / 2;
   } else {
@@ -107,7 +108,7 @@ MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
 }
 
 int64_t mosaic_squares(ImageSize picture, const MosaicForm& form) {
-  const ImageSize size = best_size(picture, form.sizes);
+  const ImageSize size = form.whole_last ? picture : best_size(picture, form.sizes);
   return 1 + (size.width / form.side) * (size.height / form.side);
 }
 

@@ -20,6 +20,9 @@ struct MosaicForm {
   // Of a video's frame, which is one square: two by two of its cells become one. With frames_pooled they do so before
   // the merger and nothing stands behind the frames; else a row of its own does.
   bool frames_pooled = false;
+  // Phi-3's: the larger picture is as large as its squares, and comes first; then a row of its own, then the square of
+  // all of it; every line of both ends in a row.
+  bool whole_last = false;
   // How much of a grid a picture fills is cut to whole cells as the number comes; else one that is whole but for its
   // last bits is that number.
   bool cut_as_it_comes = false;
@@ -44,9 +47,13 @@ struct MosaicCells {
   int64_t height = 0, width = 0;
   // The size to which the kept ones are brought, which is theirs unless there are too many.
   int64_t to_height = 0, to_width = 0;
-  // With those of the square before them, and a row at the end of each line.
-  int64_t rows(const MosaicForm& form) const { return form.cells * form.cells + to_height * (to_width + 1); }
+  // With those of the square of all of it, and a row at the end of each line.
+  int64_t rows(const MosaicForm& form) const {
+    const int64_t lines = to_height * (to_width + 1);
+    return form.whole_last ? lines + 1 + form.cells * (form.cells + 1) : form.cells * form.cells + lines;
+  }
 };
+// `picture`: its size; with whole_last that of the larger one.
 MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form);
 // Squares of the grid and the one before them.
 int64_t mosaic_squares(ImageSize picture, const MosaicForm& form);

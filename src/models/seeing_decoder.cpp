@@ -129,7 +129,7 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(chil
   else if (seeing().vision.width > 0)
     tower_.emplace(seeing().vision, parts_);
   if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
-  if (seeing().mosaic) newline_ = &parts_.bare(seeing().vision.newline);
+  if (seeing().mosaic && !seeing().vision.newline.empty()) newline_ = &parts_.bare(seeing().vision.newline);
 }
 
 bool SeeingDecoder::leaves_unread(const std::string& disk_name) const {
@@ -265,10 +265,33 @@ at::Tensor resampled(const at::Tensor& x_RD, const std::array<int64_t, 3>& from,
 }
 }  // namespace
 
+// MosaicForm::whole_last. The tower's last two rows are what ends a line and what stands between.
+at::Tensor SeeingDecoder::in_lines(const at::Tensor& row_MD, const Contents& contents) const {
+  const MosaicForm& form = *seeing().mosaic;
+  const int64_t square = form.cells * form.cells, width = row_MD.size(1), own = row_MD.size(0) - 2;
+  const at::Tensor end_1D = row_MD.narrow(0, own, 1), between_1D = row_MD.narrow(0, own + 1, 1);
+  const auto lines = [&](const at::Tensor& x, int64_t high) {
+    const at::Tensor ends = end_1D.unsqueeze(0).expand({high, 1, width});
+    return at::cat({x.reshape({high, -1, width}), ends}, 1).reshape({-1, width});
+  };
+  std::vector<at::Tensor> parts;
+  int64_t first = 0;
+  for (const MediaContent* c : contents) {
+    const at::Tensor own_RD = row_MD.narrow(0, first, c->shape[0] * square);
+    first += own_RD.size(0);
+    const MosaicCells cells = mosaic_cells({c->came_as[1], c->came_as[0]}, form);
+    parts.push_back(lines(at::index_select(own_RD, 0, indices(cells.row, row_MD.device())), cells.height));
+    parts.push_back(between_1D);
+    parts.push_back(lines(own_RD.narrow(0, 0, square), form.cells));
+  }
+  return at::cat(parts, 0);
+}
+
 // Of each video its frames with a quarter of the cells, and one end. Of each picture the square of all of it, and the
 // lines of the larger one, each with its end.
 at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& contents) const {
   const MosaicForm& form = *seeing().mosaic;
+  if (form.whole_last) return in_lines(row_MD, contents);
   const int64_t square = form.cells * form.cells, width = row_MD.size(1);
   const at::Tensor end_1D = newline_->data.unsqueeze(0);
   std::vector<at::Tensor> parts;
@@ -367,6 +390,7 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
   } else if (v.tile > 0) {
     const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
     nothing.shape = {1, v.channels, side, side};
+    if (seeing.mosaic && seeing.mosaic->whole_last) nothing.shape[0] = 2, nothing.came_as = {side, side};
   } else {
     nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
   }

@@ -35,6 +35,7 @@ class SeeingDecoder : public Decoder {
  private:
   using Contents = std::vector<const MediaContent*>;
   Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
+  at::Tensor in_lines(const at::Tensor& row_MD, const Contents& contents) const;
   at::Tensor in_mosaics(const at::Tensor& row_MD, const Contents& contents) const;
   Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;

@@ -474,6 +474,23 @@ TEST(TowerPictures, PatchesAndSamplesOfGemma4Unified) {
   test::expect_says(test::refusal(Fault::Data, [&] { deaf->sound({1, 2}); }), "does not hear");
 }
 
+TEST(TowerPictures, SquaresOfPhi3Vision) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(16, 4);
+  config["image_token_id"] = 7;
+  const auto processor = tower_processor("phi3_v", golden.json["phi3_v"], config);
+  for (const std::string number : {"0", "1"}) {
+    const PreparedMedia made = processor->image(golden.image("picture/" + number));
+    EXPECT_EQ(made.content->shape, golden.shape("phi3_v/" + number));
+    golden.expect_near("phi3_v/" + number, made.content->values, test::kPixels);
+    const auto size = golden.json["phi3_v/" + number + "/size"].get<std::vector<int64_t>>();
+    EXPECT_EQ(made.content->came_as, (std::array<int64_t, 2>{size[0], size[1]}));
+    const int64_t high = size[0] / 8, wide = size[1] / 8;
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(static_cast<size_t>(high * (wide + 1) + 1 + 2 * 3), 7));
+    EXPECT_EQ(made.text, "<|image|><s>\n");
+  }
+}
+
 TEST(TowerPictures, SoundsOfQwen3Asr) {
   const test::ProcessorNumbers golden("towers");
   const Json config = {{"audio_token_id", 7}, {"audio_config", {{"num_mel_bins", 8}}}};

@@ -111,7 +111,7 @@ class WithTower(torch.nn.Module):
         os.makedirs(folder, exist_ok=True)
         tensors = {n: p.data.contiguous() for n, p in self.named_parameters()}
         save_file(tensors, os.path.join(folder, "model.safetensors"), {"format": "pt"})
-        text = {k: v for k, v in self.llm[0].config.to_dict().items() if v is not None}
+        text = {k: v for k, v in self.llm[0].config.to_dict().items() if v is not None and k != "dtype"}
         said = {**({"text_config": text} if self.nested else text), **{k: v for k, v in self.wanted.items() if k != "text_config"}, "torch_dtype": "bfloat16"}
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
             json.dump(said, file, indent=2, sort_keys=True)

@@ -107,6 +107,29 @@ def add_gemma4_unified(tensors, numbers):
         tensors[f"gemma4_unified/{i}/grid"] = torch.tensor([1, high, wide])
 
 
+def add_phi3_v(tensors, numbers):
+    """The larger picture in squares behind the square of all of it, as Phi-3-vision's own processor has it."""
+    side, numbers["phi3_v"] = 16, {"num_crops": 5}
+    for i in range(len(SIZES)):
+        image = Image.fromarray(tensors[f"picture/{i}"].numpy())
+        high = image.width < image.height
+        lying = image.transpose(Image.Transpose.TRANSPOSE) if high else image
+        squares, ratio = 1, lying.width / lying.height
+        while squares * np.ceil(squares / ratio) <= 5:
+            squares += 1
+        wide = (squares - 1) * side
+        lying = lying.resize((wide, int(wide / ratio)), Image.Resampling.BILINEAR)
+        ground = Image.new("RGB", (wide, -(-lying.height // side) * side), (255, 255, 255))
+        ground.paste(lying, (0, (ground.height - lying.height) // 2))
+        large = ground.transpose(Image.Transpose.TRANSPOSE) if high else ground
+        mean, deviation = torch.tensor([0.48145466, 0.4578275, 0.40821073]), torch.tensor([0.26862954, 0.26130258, 0.27577711])
+        planes = ((torch.from_numpy(np.asarray(large).copy()).float() / 255 - mean) / deviation).permute(2, 0, 1)
+        whole = torch.nn.functional.interpolate(planes[None], size=(side, side), mode="bicubic")
+        tiles = planes.unfold(1, side, side).unfold(2, side, side).permute(1, 2, 0, 3, 4).flatten(0, 1)
+        tensors[f"phi3_v/{i}"] = torch.cat([whole, tiles]).contiguous()
+        numbers[f"phi3_v/{i}/size"] = [large.height, large.width]
+
+
 def add_minicpm(tensors, numbers):
     """All of a picture and its slices as rows of patches, in blocks of 4 x 4, and the grid of each."""
     said = {"scale_resolution": 24, "patch_size": 4, "max_slice_nums": 5}
@@ -203,6 +226,7 @@ def main():
     add_tiles(tensors, numbers)
     add_gemma4(tensors, numbers)
     add_gemma4_unified(tensors, numbers)
+    add_phi3_v(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
     sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)

@@ -79,8 +79,12 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   require(shape[2] == mosaic.side, Fault::Data, "the ", media_name(content.type), "'s tiles have ", shape[2],
           " pixels a side, this model's have ", mosaic.side);
   if (content.type == MediaType::Video) return mosaic.video_rows(shape[0]);
-  if (shape[0] == 1) return mosaic.cells * mosaic.cells + 1;
+  if (shape[0] == 1 && !mosaic.whole_last) return mosaic.cells * mosaic.cells + 1;
   const ImageSize size{content.came_as[1], content.came_as[0]};
+  if (mosaic.whole_last)
+    require(size.width % mosaic.side == 0 && size.height % mosaic.side == 0, Fault::Data, "the ",
+            media_name(content.type), " of ", size.width, " x ", size.height, " pixels is not in whole squares of ",
+            mosaic.side);
   require(size.width > 0 && size.height > 0 && shape[0] == mosaic_squares(size, mosaic), Fault::Data, "the ",
           media_name(content.type), " of ", size.width, " x ", size.height, " pixels has ", shape[0],
           " tiles, which is not what this model makes of it");

@@ -23,6 +23,8 @@ class VisionParts {
     const int64_t cells = s_.table_side * s_.table_side;
     const bool bare_table = s_.bare_table();
     if (!s_.newline.empty()) put(Kind::Bare, s_.newline, {s_.out}, false);
+    if (!s_.line_end.empty()) put(Kind::Bare, s_.line_end, {1, 1, 1, cell()}, false);
+    if (!s_.between.empty()) put(Kind::Bare, s_.between, {1, 1, cell()}, false);
     if (s_.resampler.queries > 0) resampler_bare(s_.merger_name() + ".");
     if (n.merger_matrix) put(Kind::Bare, str(s_.merger_name(), ".", n.merger_matrix), {cell(), s_.out}, false);
     if (n.first) add(Kind::Bare, n.first, s_.first_in_table ? one_row() : std::vector<int64_t>{1, 1, s_.width}, false);

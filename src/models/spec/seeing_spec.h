@@ -173,6 +173,9 @@ struct VisionSpec {
   CellForm cells = CellForm::Joined;
   // The whole name of a bare row that ends each line of a mosaic; "": there is none.
   std::string newline = "";
+  // The whole names of bare cells, which go through the merger as others do, and come behind all of them: what ends
+  // each line of a mosaic, and what stands between its two pictures. "": there are none.
+  std::string line_end = "", between = "";
   // Above 0: what the tower gives are shares of so many words of its own, the rows of the table `word_table`. The last
   // of them are no cell's: they stand for these tokens.
   int64_t words = 0;

@@ -83,6 +83,7 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
     axes_ = &parts.bare(name(spec.names.table));
   else if (spec.table_side > 0)
     positions_ = &parts.table(name(spec.names.table));
+  if (!spec.line_end.empty()) line_end_ = &parts.bare(spec.line_end), between_ = &parts.bare(spec.between);
   if (spec.names.cells_minus) cells_minus_ = &parts.bare(name(spec.names.cells_minus));
   if (spec.names.cells_times) cells_times_ = &parts.bare(name(spec.names.cells_times));
   if (spec.names.norm_patches) norm_patches_ = &parts.norm(name(spec.names.norm_patches));
@@ -423,6 +424,10 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   if (first_) x_ND = without_rows_before(x_ND, ends);
   if (norm_out_) x_ND = (*norm_out_)(x_ND);
   if (!pooled.empty()) x_ND = pooled_rows(x_ND, grids, pooled);
+  if (line_end_) {
+    const auto as_patches = [&](const Param* cell) { return cell->data.reshape({-1, spec_.width}); };
+    x_ND = at::cat({x_ND, as_patches(line_end_), as_patches(between_)}, 0);
+  }
   sight.row_MD = resampler_ ? (*resampler_)(x_ND, grids, step_of)
                  : words_   ? in_words(x_ND, grids, l, step_of)
                             : merged(merger_, x_ND, l, step_of);

@@ -92,6 +92,8 @@ class VisionTower {
   // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
   // Null: there is none.
   const Param *first_ = nullptr, *first_and_positions_ = nullptr, *first_angles_ = nullptr;
+  // VisionSpec::line_end and between. Null: there are none.
+  const Param *line_end_ = nullptr, *between_ = nullptr;
   // TableForm::Axes; VisionNames::cells_minus and cells_times. Null: there is none.
   const Param *axes_ = nullptr, *cells_minus_ = nullptr, *cells_times_ = nullptr;
   // Of patches, before the first block and behind the last one. Null: there is none.
