@@ -50,7 +50,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("ssl_certfile", ssl_certfile, "PEM file of the certificate chain");
   v("served_model_name", served_model_names,
     "name for clients: of the model, or of the only adapter when --adapters gave it none. Of several the model answers "
-    "to all, as the first")
+    "to all")
       .common()
       .shown_default("the name of its folder");
   v("models", models,

@@ -65,6 +65,7 @@ class Gemma4Processor : public PatchedProcessor {
     return out;
   }
 
+  int64_t most() const { return most_; }  // tokens of a picture
   Gemma4Processor(const MediaCheckpoint& c, const PatchForm& form, const PixelScale& usual)
       : PatchedProcessor(c, form, usual, {"<|image>", "<|image|>", "<image|>", "image_token_id"}),
         most_(cells(c.preprocessor, "max_soft_tokens", 280)),
@@ -92,6 +93,11 @@ class UnifiedProcessor final : public Gemma4Processor {
  public:
   explicit UnifiedProcessor(const MediaCheckpoint& c)
       : Gemma4Processor(c, {.patch = patch_of(c) * side_of(c), .merge = 1, .time = 1}, kBareScale) {
+    // All tokens of a picture see each other, in the layers that slide too, which look back no further than this.
+    const Json text = c.config.value("text_config", Json::object());
+    const int64_t window = text.value("sliding_window", int64_t{1024});
+    require(most() <= window, Fault::Model, "preprocessor_config.json: max_soft_tokens ", most(),
+            ": layers of this model look back over ", window, " tokens, and a picture may not be larger here");
     if (!c.config.contains("audio_config")) return;
     sound_ = c.token("<|audio|>", "audio_token_id");
     frame_ = c.whole("audio_samples_per_token", "audio_config", "audio_embed_dim", 640);

@@ -112,8 +112,8 @@ class Phi3VProcessor final : public MediaProcessor {
   // As many squares along the longer side as so many of them allow.
   ImageSize fitted(ImageSize size) const {
     const bool high = size.width < size.height;
-    const double ratio = static_cast<double>(std::max(size.width, size.height)) /
-                         static_cast<double>(std::min(size.width, size.height));
+    const double ratio =
+        static_cast<double>(std::max(size.width, size.height)) / static_cast<double>(std::min(size.width, size.height));
     int64_t squares = 1;
     while (static_cast<double>(squares) * std::ceil(static_cast<double>(squares) / ratio) <= static_cast<double>(most_))
       ++squares;

@@ -186,7 +186,7 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
   const Texts texts(in, s);
   const auto is_seen = [&](int32_t token) { return token == seeing().image_token || token == seeing().video_token; };
   AheadRows rows;
-  int64_t row = 0, longest = 0;
+  int64_t row = 0;
   for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
     if (in.media[i].empty()) continue;
     const std::span<const int32_t> text = texts[i];
@@ -201,16 +201,9 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
       const int64_t first = n;
       while (n < end && is_seen(text[static_cast<size_t>(n)])) ++n;
       if (n > first) rows.add(first, n, row - begin, static_cast<int64_t>(i));
-      longest = std::max(longest, n - first);
     }
   }
   if (rows.row.empty()) return;
-  // A token sees all of its picture, however far that reaches; here it sees no further back than its layer's window.
-  const std::vector<int64_t>& windows = spec().window;
-  for (const int64_t window : windows)
-    require(window == 0 || longest <= window || seeing().ahead_in_windows_only, Fault::Data, "a picture of ", longest,
-            " tokens: layers of this model look back over ", window,
-            ", and pictures may not be larger; make it smaller (max_soft_tokens in preprocessor_config.json)");
   const at::Device device = in.id_T.device();
   const auto counts = [&](const std::vector<int32_t>& values) { return at::tensor(values, at::kInt).to(device); };
   SeenAhead ahead{.row_R = indices(rows.row, device),

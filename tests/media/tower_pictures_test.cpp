@@ -472,6 +472,12 @@ TEST(TowerPictures, PatchesAndSamplesOfGemma4Unified) {
   EXPECT_EQ(heard.runs[0], std::vector<int32_t>(2, 9));
   const auto deaf = tower_processor("gemma4_unified", Json::object(), {{"image_token_id", 7}, {"video_token_id", 8}});
   test::expect_says(test::refusal(Fault::Data, [&] { deaf->sound({1, 2}); }), "does not hear");
+  const Json narrow = {{"image_token_id", 7}, {"video_token_id", 8}, {"text_config", {{"sliding_window", 512}}}};
+  test::expect_says(test::refusal(Fault::Model,
+                                  [&] {
+                                    tower_processor("gemma4_unified", {{"max_soft_tokens", 1120}}, narrow);
+                                  }),
+                    "a picture may not be larger");
 }
 
 TEST(TowerPictures, SquaresOfPhi3Vision) {
