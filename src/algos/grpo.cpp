@@ -65,8 +65,8 @@ RoundOptions round_options(const GrpoOptions& o, int64_t sharers, int64_t micro_
           .texts_alone = o.rounds_ahead() > 0
                              ? "--max_staleness (also by --async_generate or --partial_rollout) keeps rounds "
                                "that wait, in memory and in checkpoints, as their tokens"
-                         : o.share_prefix ? "--share_prefix computes beginnings of text once"
-                                          : texts_alone(o, o.dump_rollouts.has_value())};
+                         : o.share_prefix.value_or(false) ? "--share_prefix computes beginnings of text once"
+                                                          : texts_alone(o, o.dump_rollouts.has_value())};
 }
 
 bool has_column(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
@@ -83,6 +83,7 @@ void Grpo::begin(const RunSetting& setting) {
   rank_ = setting.rank, ranks_ = setting.ranks, seed_ = setting.seed, device_ = setting.device;
   temperature_ = setting.sampling.temperature, tokenizer_ = setting.tokenizer, output_dir_ = setting.output_dir;
   micro_batch_ = setting.loop.per_device_train_batch_size;
+  shares_ = o_.share_prefix.value_or(setting.may_share_prefix && !o_.deterministic_rollout && !o_.teacher_model);
   if (o_.brings_rows()) {
     replayed_ = read_rollouts(*o_.replay_rollouts, 2);
     replayed_batches_ = most_replayed_batches(replayed_, micro_batch_, ranks_);
@@ -230,7 +231,7 @@ std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& an
           samples.back().token_columns[kEngine] = answer_column(answers[i], answers[i].engine_logprobs);
       }
       part.batch = collate(samples).to(device_);
-      if (o_.share_prefix) part.batch.shared = shared_prefixes(part.batch);
+      if (shares_) part.batch.shared = shared_prefixes(part.batch);
     }
   }
   return updates;

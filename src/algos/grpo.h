@@ -71,6 +71,7 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   int64_t rank_ = 0, ranks_ = 1, sharers_ = 1;  // the last: neighbours that answer the same questions together
   uint64_t seed_ = 42;
   c10::Device device_ = c10::Device(c10::kCPU);
+  bool shares_ = false;  // what the answers of a group begin with is computed once
   std::filesystem::path output_dir_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<AnswerRounds> rounds_;

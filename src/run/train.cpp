@@ -17,6 +17,7 @@
 #include "dist/shared_folder.h"
 #include "engine/answer/chat.h"
 #include "models/seeing_decoder.h"
+#include "models/spec/family.h"
 #include "ops/steady_rows.h"
 #include "run/benchmark_answers.h"
 #include "run/inference.h"
@@ -36,6 +37,7 @@
 #include "train/param_groups.h"
 #include "train/rank_allocator.h"
 #include "train/rollout.h"
+#include "train/shared_prefix.h"
 #include "train/shown_rows.h"
 #include "train/trainable.h"
 #include "train/trainer.h"
@@ -233,6 +235,14 @@ std::function<Schedule(int64_t)> schedule_of(const TrainRun& o) {
   };
 }
 
+// Of no pass that counts or changes each text's tokens, or that shares them out.
+bool may_share_prefix(const TrainRun& o, const MeshLayout& rows) {
+  return o.optimisation.neftune_noise_alpha == 0 && o.loop.router_aux_loss_coef == 0 &&
+         o.loop.moe_expert_capacity_factor == 0 && rows.size({Axis::Pp, Axis::Cp}) == 1 &&
+         o.tuner.tuner_type != "longlora" && !o.reference.ref_model &&
+         can_share_prefixes(describe_model(read_model_config(o.model.model)));
+}
+
 RunSetting setting_of(const TrainRun& o, Mesh& mesh, const MeshLayout& rows, const fs::path& run_dir) {
   const AlgorithmInfo& info = algorithm_info(o.algorithm);
   const bool asks = info.rolls_out();
@@ -245,7 +255,8 @@ RunSetting setting_of(const TrainRun& o, Mesh& mesh, const MeshLayout& rows, con
           .chat = asks ? std::make_shared<Chat>(o.model.model, tokenizer, o.prompt) : nullptr,
           .output_dir = run_dir,
           .seed = static_cast<uint64_t>(o.common.seed),
-          .device = mesh.device()};
+          .device = mesh.device(),
+          .may_share_prefix = asks && may_share_prefix(o, rows)};
 }
 
 DataShare share_of(const TrainRun& o, const MeshLayout& rows) {

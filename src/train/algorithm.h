@@ -51,6 +51,8 @@ struct RunSetting {
   std::filesystem::path output_dir;            // of this rank's files; empty: none are written
   uint64_t seed = 42;
   c10::Device device = c10::Device(c10::kCPU);
+  // What several texts begin with may be computed once for all of them: it comes to the same here.
+  bool may_share_prefix = false;
 };
 
 class Algorithm {

@@ -97,6 +97,11 @@ std::shared_ptr<const SharedPrefixes> shared_prefixes(const Batch& batch) {
   return shares ? tree.finished(batch.id_T.device()) : nullptr;
 }
 
+bool can_share_prefixes(const DecoderSpec& spec) {
+  return spec.shape.keeps.empty() && !spec.seeing && !spec.encoder && !spec.hands_on_more() &&
+         !spec.attention.by_distance && (!spec.latent || spec.latent->index.heads == 0);
+}
+
 at::Tensor hidden_states(const Batch& batch, Step& step, const RunTokens& run) {
   if (!batch.shared) return run(batch.inputs(), step);
   const SharedPrefixes& tree = *batch.shared;

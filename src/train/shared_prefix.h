@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "models/spec/decoder_spec.h"
 #include "train/batch.h"
 
 namespace apus {
@@ -20,6 +21,10 @@ struct SharedPrefixes {
 
 // The sequences of each of the batch's groups share what all of them begin with. Null where nothing is shared.
 std::shared_ptr<const SharedPrefixes> shared_prefixes(const Batch& batch);
+
+// Whether sharing comes to the same in this model: attention sees the keys that it is given, and is all that looks at
+// other tokens.
+bool can_share_prefixes(const DecoderSpec& spec);
 
 // The final hidden states of a batch's tokens, [T, D], as `run` gives them of other tokens in another step. Without
 // shared prefixes those are the batch's own. `step`: of the batch; it learns what a head wants to know of the pass.

@@ -25,8 +25,12 @@ struct GoldenRun {
     Grpo grpo(o);
     Sampling sampling;
     sampling.temperature = temperature;
-    grpo.begin(
-        {.loop = loop, .tokenizer = nullptr, .sampling = sampling, .output_dir = {}, .device = golden::device()});
+    grpo.begin({.loop = loop,
+                .tokenizer = nullptr,
+                .sampling = sampling,
+                .output_dir = {},
+                .device = golden::device(),
+                .may_share_prefix = may_share});
     const auto rows = grpo.own_rows();
     rows->start(0);
     std::vector<Samples> all;
@@ -37,6 +41,7 @@ struct GoldenRun {
   Case c;
   test::Folder folder;
   std::unique_ptr<Model> policy, other;
+  bool may_share = false;
 };
 
 GrpoOptions options_named(const std::string& name) {
@@ -69,6 +74,26 @@ TEST(Grpo, IsTrlsOnTheSameAnswers) {
     ++compared;
   }
   EXPECT_EQ(compared, 6);
+}
+
+// A question is read once for its answers where nothing speaks against it, and where that is asked for.
+TEST(Grpo, ASharedQuestionChangesNothing) {
+  GoldenRun run;
+  const auto difference = [&](std::optional<bool> asked, bool may) {
+    GrpoOptions o;
+    o.beta = 0.1;
+    const test::Step1 plain = run.step(o, 1, 6);
+    o.share_prefix = asked, run.may_share = may;
+    const test::Step1 got = run.step(o, 1, 6);
+    run.may_share = false;
+    EXPECT_GT(got.norm, 0);
+    EXPECT_LT(test::distance(plain, got), 1e-5);
+    return test::distance(plain, got);
+  };
+  EXPECT_EQ(difference({}, false), 0);
+  EXPECT_EQ(difference(false, true), 0);
+  EXPECT_GT(difference({}, true), 0);  // sums in another order
+  EXPECT_EQ(difference({}, true), difference(true, false));
 }
 
 // What is divided by counts of the whole update does not depend on the micro-batches.

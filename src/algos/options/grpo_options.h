@@ -25,7 +25,8 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   int64_t max_resample_times = 3;
   bool overlong_filter = false, log_completions = false, log_entropy = false;
   std::optional<std::string> replay_rollouts, dump_rollouts;
-  bool deterministic_rollout = false, share_prefix = false;
+  bool deterministic_rollout = false;
+  std::optional<bool> share_prefix;  // absent: where it comes to the same
   std::optional<int64_t> max_staleness;
   bool async_generate = false, partial_rollout = false;
 

@@ -13,6 +13,7 @@
 #include "algos/rm.h"
 #include "algos/simpo.h"
 #include "checkpoint/adapter.h"
+#include "models/spec/family.h"
 #include "tests/algos/critic.h"
 #include "tests/algos/preference_steps.h"
 #include "tests/refusal.h"
@@ -129,6 +130,15 @@ TEST(SharedPrefix, IsRecomputed) {
   };
   EXPECT_LT(golden::max_abs(gradient({}), gradient({.recomputed_layers = 8})), 1e-6);
   EXPECT_LT(golden::max_abs(gradient({}), gradient({.selective = Forward::Selective{}})), 1e-6);
+}
+
+TEST(SharedPrefix, IsOfModelsInWhichItComesToTheSame) {
+  const auto can = [](const char* family) {
+    return can_share_prefixes(describe_model(read_model_config(Case(family).dir / "checkpoint")));
+  };
+  for (const char* family : {"qwen2", "qwen3", "llama3", "gemma2", "deepseek_v2", "gpt_oss"})
+    EXPECT_TRUE(can(family)) << family;
+  for (const char* family : {"qwen3_next", "qwen2_5_vl"}) EXPECT_FALSE(can(family)) << family;
 }
 
 TEST(SharedPrefix, IsRefusedWhereAStateIsKept) {
