@@ -143,7 +143,7 @@ std::vector<EngineRequest> requests(double temperature) {
   std::vector<EngineRequest> out;
   for (uint64_t i = 0; i < 7; ++i) {
     EngineRequest r{.sampling = {.temperature = temperature, .max_new_tokens = 14, .ignore_eos = true}};
-    r.sampling.seed = i;
+    r.sampling.seed = 10 + i;
     for (uint64_t t = 0; t < 1 + 5 * i; ++t) r.prompt.push_back(static_cast<int32_t>(3 + (t * t + t * (i % 3)) % 90));
     out.push_back(std::move(r));
   }
