@@ -120,7 +120,7 @@ class MosaicProcessor : public MediaProcessor {
  private:
   // One that no text has holds the picture's place until its tokens stand there.
   void use_own_token(const MediaCheckpoint& c) {
-    token_ = kOwnImage;
+    token_ = kOwnLlavaImage;
     for (const char* token : {"<|reserved_special_token_0|>", "<|object_ref_start|>", "<unk>", "<|endoftext|>"}) {
       if (c.tokenizer && !c.tokenizer->id(token)) continue;
       text_ = str(token, "\n"), place_ = c.tokenizer ? static_cast<int32_t>(*c.tokenizer->id(token)) : 0;
@@ -144,7 +144,6 @@ class MosaicProcessor : public MediaProcessor {
   MosaicForm form_;
   PixelScale scale_;
   Filter filter_;
-  static constexpr int32_t kOwnImage = -200;
   std::string text_ = "<image>";
   int32_t token_ = 0, place_ = 0, video_ = 0;
   int64_t frames_ = 0;  // that are taken of a video file; 0: it sees no videos

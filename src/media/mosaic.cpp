@@ -78,8 +78,15 @@ ImageSize fitted_size(ImageSize picture, ImageSize within) {
   return {side(picture.width, down, within.width), within.height};
 }
 
+namespace {
+// Of all squares of the grid together.
+ImageSize grid_size(ImageSize picture, const MosaicForm& form) {
+  return form.whole_last ? picture : best_size(picture, form.sizes);
+}
+}  // namespace
+
 MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
-  const ImageSize size = form.whole_last ? picture : best_size(picture, form.sizes);
+  const ImageSize size = grid_size(picture, form);
   const int64_t columns = size.width / form.side, cells = form.cells;
   int64_t height = size.height / form.side * cells, width = columns * cells, top = 0, left = 0;
   if (form.whole_last) {  // all of it is shown
@@ -108,7 +115,7 @@ MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
 }
 
 int64_t mosaic_squares(ImageSize picture, const MosaicForm& form) {
-  const ImageSize size = form.whole_last ? picture : best_size(picture, form.sizes);
+  const ImageSize size = grid_size(picture, form);
   return 1 + (size.width / form.side) * (size.height / form.side);
 }
 

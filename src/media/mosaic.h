@@ -32,7 +32,9 @@ struct MosaicForm {
 
 // image_grid_pinpoints of config.json, and vision_aspect_ratio of Llava OneVision, for squares of `side` pixels.
 MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells);
-// The same of Llava's own files, which have sizes as [width, height].
+// What stands for a picture's rows in a text of Llava's own files; no tokenizer knows it.
+inline constexpr int32_t kOwnLlavaImage = -200;
+// As read_mosaic, of Llava's own files, which have sizes as [width, height].
 MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells);
 
 // The one that shows most of the picture, and of these the one with the least filling.

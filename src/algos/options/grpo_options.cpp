@@ -40,9 +40,7 @@ void GrpoOptions::fields(OptionTable& v) {
     "learn from the answers of a file instead: rows {\"group\", \"prompt_ids\", \"completion_ids\", \"reward\", "
     "\"logprobs\"}, one update for each pass over them");
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
-  v("share_prefix", share_prefix, "compute what the answers to one prompt begin with once for all of them")
-      .noted()
-      .shown_default("true, where it comes to the same");
+  share_prefix_field(v, share_prefix);
   v("deterministic_rollout", deterministic_rollout,
     "engine and trainer give a token the same bits, in bfloat16 too; a run in which a log-probability differs ends");
   v("max_staleness", max_staleness,

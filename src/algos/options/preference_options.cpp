@@ -3,6 +3,10 @@
 
 namespace apus {
 
+namespace {
+constexpr const char* kSharesPrefix = "compute what the answers to one prompt begin with once for all of them";
+}
+
 Option& beta_field(OptionTable& v, double& beta, const std::string& help) {
   return v("beta", beta, help).above(0).noted();
 }
@@ -21,8 +25,11 @@ Option& cpo_alpha_field(OptionTable& v, double& alpha) {
 }
 
 Option& share_prefix_field(OptionTable& v, bool& share_prefix) {
-  return v("share_prefix", share_prefix, "compute what the answers to one prompt begin with once for all of them")
-      .noted();
+  return v("share_prefix", share_prefix, kSharesPrefix).noted();
+}
+
+Option& share_prefix_field(OptionTable& v, std::optional<bool>& share_prefix) {
+  return v("share_prefix", share_prefix, kSharesPrefix).noted().shown_default("true, where it comes to the same");
 }
 
 void no_reference_fields(OptionTable& v) {

@@ -2,6 +2,7 @@
 // Options that several losses of preferences have, described once.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/options.h"
@@ -12,6 +13,8 @@ Option& beta_field(OptionTable& v, double& beta, const std::string& help);
 Option& label_smoothing_field(OptionTable& v, double& label_smoothing);
 Option& cpo_alpha_field(OptionTable& v, double& alpha);
 Option& share_prefix_field(OptionTable& v, bool& share_prefix);
+// Absent: where it comes to the same.
+Option& share_prefix_field(OptionTable& v, std::optional<bool>& share_prefix);
 // Those of a reference, where there is none.
 void no_reference_fields(OptionTable& v);
 // Options of training that have another default where answers are compared: nothing is dropped, so that policy and

@@ -7,9 +7,6 @@
 
 namespace apus {
 
-// What stands for a picture's rows in a text; no tokenizer knows it.
-inline constexpr int64_t kOwnLlavaImage = -200;
-
 // `text_type`: the family of the text part.
 DecoderSpec read_own_llava(const Config& config, const char* text_type);
 // What such a config.json says besides the text part's settings.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The towers of models that hear: from log-mel spectrograms, or samples, to the rows that stand in the decoder for
-// them.
+// The towers of models that hear: from log-mel spectrograms, or samples, to the decoder's rows that stand for them.
 #pragma once
 
 #include <functional>
