@@ -70,10 +70,8 @@ option(APUS_UNITY "compile sources several at a time" ON)
 function(apus_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${APUS_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
-foreach(folder text/jinja models/families)
-  file(GLOB alike CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp)
-  set_source_files_properties(${alike} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endforeach()
+file(GLOB alike CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/text/jinja/*.cpp)
+set_source_files_properties(${alike} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # Tables and searches of ggml's formats, and how families stand in GGUF files: each by itself.
 foreach(alone gguf/form gguf/ggml_grids gguf/ggml_read_iq gguf/ggml_write_iq4 gguf/ggml_write_k gguf/imatrix gguf/slice gguf/turns
         gguf/words checkpoint/gguf_check checkpoint/gguf_sources checkpoint/attach nn/vera media/minicpm)
@@ -106,7 +104,8 @@ if(APUS_HAS_AV)
   set_target_properties(apus_av PROPERTIES OUTPUT_NAME apus-av LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endif()
 # Loops over the taps of a filter gain from vector code.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/resize.cpp PROPERTIES COMPILE_OPTIONS "${APUS_LOOPS}")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/resize.cpp PROPERTIES
+  COMPILE_OPTIONS "${APUS_LOOPS}" SKIP_PRECOMPILE_HEADERS ON)
 
 include(CpuKernels)
 apus_cpu_kernels()

@@ -17,22 +17,30 @@ double as_double(int64_t n) { return static_cast<double>(n); }
 int64_t whole_of(double x, const MosaicForm& form) {
   return static_cast<int64_t>(form.cut_as_it_comes ? x : std::nearbyint(x * 1e7) / 1e7);
 }
+
+std::vector<ImageSize> read_sizes(const Json& config, const char* key, int64_t side, bool width_first) {
+  const char* const form = width_first ? "[width, height]" : "[height, width]";
+  const Json sizes = config.value(key, Json::array());
+  require(sizes.is_array() && !sizes.empty(), Fault::Model, "config.json: '", key, "' is missing: the sizes, as ", form,
+          ", of pictures in tiles");
+  std::vector<ImageSize> out;
+  for (const Json& each : sizes) {
+    const bool pair = each.is_array() && each.size() == 2 && each[0].is_number_integer() && each[1].is_number_integer();
+    ImageSize size = pair ? ImageSize{each[0].get<int64_t>(), each[1].get<int64_t>()} : ImageSize{};
+    if (!width_first) std::swap(size.width, size.height);
+    require(size.width > 0 && size.height > 0 && size.width % side == 0 && size.height % side == 0 &&
+                std::max(size.width, size.height) <= 64 * side,
+            Fault::Model, "config.json: ", key, ": ", json_text(each), " is no ", form, " of multiples of the tower's ",
+            side, " pixels");
+    out.push_back(size);
+  }
+  return out;
+}
 }  // namespace
 
 MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells) {
   MosaicForm form{.sizes = {}, .side = side, .cells = cells};
-  const Json sizes = config.value("image_grid_pinpoints", Json::array());
-  require(sizes.is_array() && !sizes.empty(), Fault::Model,
-          "config.json: 'image_grid_pinpoints' is missing: the sizes, as [height, width], of pictures in tiles");
-  for (const Json& each : sizes) {
-    const bool pair = each.is_array() && each.size() == 2 && each[0].is_number_integer() && each[1].is_number_integer();
-    const ImageSize size = pair ? ImageSize{each[1].get<int64_t>(), each[0].get<int64_t>()} : ImageSize{};
-    require(size.width > 0 && size.height > 0 && size.width % side == 0 && size.height % side == 0 &&
-                std::max(size.width, size.height) <= 64 * side,
-            Fault::Model, "config.json: image_grid_pinpoints: ", json_text(each),
-            " is no [height, width] of multiples of the tower's ", side, " pixels");
-    form.sizes.push_back(size);
-  }
+  form.sizes = read_sizes(config, "image_grid_pinpoints", side, /*width_first=*/false);
   if (config.value("model_type", "") != "llava_onevision") return form;
   const std::string start = "anyres_max_", aspect = config.value("vision_aspect_ratio", start + "9");
   const auto most = aspect.starts_with(start) ? aspect.substr(start.size()) : "";
@@ -43,13 +51,26 @@ MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells) {
 }
 
 MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells) {
-  Json turned = {{"image_grid_pinpoints", config.value("image_grid_pinpoints", Json())}};
-  if (Json& sizes = turned["image_grid_pinpoints"]; sizes.is_array())
-    for (Json& each : sizes)
-      if (each.is_array() && each.size() == 2) std::swap(each[0], each[1]);
-  MosaicForm form = read_mosaic(turned, side, cells);
-  form.cut_as_it_comes = true;
-  return form;
+  return {.sizes = read_sizes(config, "image_grid_pinpoints", side, /*width_first=*/true),
+          .side = side,
+          .cells = cells,
+          .cut_as_it_comes = true};
+}
+
+MosaicForm read_squares_in_lines(const Json& config) {
+  const auto whole = [&](const char* part, const char* key, int64_t otherwise) {
+    const Json said = config.value(part, Json::object());
+    return said.is_object() && said.contains(key) && said[key].is_number_integer() ? said[key].get<int64_t>()
+                                                                                   : otherwise;
+  };
+  const int64_t side = whole("vision_config", "image_size", 384), patch = whole("vision_config", "patch_size", 16),
+                joined = whole("projector_config", "downsample_ratio", 2);
+  require(patch > 0 && joined > 0 && side >= patch && side <= 8192, Fault::Model, "config.json: squares of ", side,
+          " pixels in patches of ", patch, ", ", joined, " of which a side become one: these do not fit together");
+  return {.sizes = read_sizes(config, "candidate_resolutions", side, /*width_first=*/true),
+          .side = side,
+          .cells = (side / patch + joined - 1) / joined,
+          .in_lines = true};
 }
 
 ImageSize best_size(ImageSize picture, const std::vector<ImageSize>& sizes) {
@@ -81,7 +102,7 @@ ImageSize fitted_size(ImageSize picture, ImageSize within) {
 namespace {
 // Of all squares of the grid together.
 ImageSize grid_size(ImageSize picture, const MosaicForm& form) {
-  return form.whole_last ? picture : best_size(picture, form.sizes);
+  return form.in_lines ? picture : best_size(picture, form.sizes);
 }
 }  // namespace
 
@@ -89,7 +110,7 @@ MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
   const ImageSize size = grid_size(picture, form);
   const int64_t columns = size.width / form.side, cells = form.cells;
   int64_t height = size.height / form.side * cells, width = columns * cells, top = 0, left = 0;
-  if (form.whole_last) {  // all of it is shown
+  if (form.in_lines) {  // all of it is shown
   } else if (as_double(picture.width) / as_double(picture.height) > as_double(width) / as_double(height)) {
     const int64_t own = whole_of(as_double(picture.height) * (as_double(width) / as_double(picture.width)), form);
     top = (height - own) / 2;

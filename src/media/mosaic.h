@@ -20,9 +20,9 @@ struct MosaicForm {
   // Of a video's frame, which is one square: two by two of its cells become one. With frames_pooled they do so before
   // the merger and nothing stands behind the frames; else a row of its own does.
   bool frames_pooled = false;
-  // Phi-3's: the larger picture is as large as its squares, and comes first; then a row of its own, then the square of
-  // all of it; every line of both ends in a row.
-  bool whole_last = false;
+  // The larger picture is as large as its squares; every line of it and of the square of all of it ends in a row, and a
+  // row of its own stands between the two. And: the larger one comes first.
+  bool in_lines = false, whole_last = false;
   // How much of a grid a picture fills is cut to whole cells as the number comes; else one that is whole but for its
   // last bits is that number.
   bool cut_as_it_comes = false;
@@ -36,6 +36,8 @@ MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells);
 inline constexpr int32_t kOwnLlavaImage = -200;
 // As read_mosaic, of Llava's own files, which have sizes as [width, height].
 MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells);
+// DeepSeek-VL2's config.json: candidate_resolutions, as [width, height].
+MosaicForm read_squares_in_lines(const Json& config);
 
 // The one that shows most of the picture, and of these the one with the least filling.
 ImageSize best_size(ImageSize picture, const std::vector<ImageSize>& sizes);
@@ -52,10 +54,10 @@ struct MosaicCells {
   // With those of the square of all of it, and a row at the end of each line.
   int64_t rows(const MosaicForm& form) const {
     const int64_t lines = to_height * (to_width + 1);
-    return form.whole_last ? lines + 1 + form.cells * (form.cells + 1) : form.cells * form.cells + lines;
+    return form.in_lines ? lines + 1 + form.cells * (form.cells + 1) : form.cells * form.cells + lines;
   }
 };
-// `picture`: its size; with whole_last that of the larger one.
+// `picture`: its size; with in_lines that of the larger one.
 MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form);
 // Squares of the grid and the one before them.
 int64_t mosaic_squares(ImageSize picture, const MosaicForm& form);

@@ -141,8 +141,13 @@ class GotProcessor : public MediaProcessor {
   int32_t token_;
 };
 
-const RegisterMediaFamily pages({"deepseek_vl_v2", "deepseek_ocr2"},
-                                [](const MediaCheckpoint& c) { return std::make_shared<PageProcessor>(c); });
+// DeepSeek-VL2's files have the name of DeepSeek-OCR's, and a tower of one width.
+std::shared_ptr<const MediaProcessor> make_pages(const MediaCheckpoint& c) {
+  if (!at_path(c.config, {"vision_config", "width"}).is_number()) return std::make_shared<PageProcessor>(c);
+  return (*Registry<MakeMediaProcessor>::of().find("deepseek_vl2"))(c);
+}
+
+const RegisterMediaFamily pages({"deepseek_vl_v2", "deepseek_ocr2"}, make_pages);
 const RegisterMediaFamily got({"got_ocr2"}, [](const MediaCheckpoint& c) { return std::make_shared<GotProcessor>(c); });
 
 }  // namespace

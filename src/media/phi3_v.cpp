@@ -68,6 +68,7 @@ class Phi3VProcessor final : public MediaProcessor {
         form_{.sizes = {},
               .side = side_,
               .cells = side_ / std::max<int64_t>(2 * of_tower(c, "patch_size", 14), 1),
+              .in_lines = true,
               .whole_last = true},
         most_(c.whole("num_crops", "img_processor", "num_crops", 16)),
         scale_(pixel_scale(c.preprocessor, kClipScale)),

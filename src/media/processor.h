@@ -3,6 +3,7 @@
 // Made of config.json and preprocessor_config.json; each family that sees or hears registers its own.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -59,7 +60,12 @@ class MediaProcessor {
   explicit MediaProcessor(std::optional<int64_t> max_pixels) : max_pixels_(max_pixels) {}
   virtual ~MediaProcessor() = default;
 
-  PreparedMedia image(const Image& image) const { return prepared_image(capped(image)); }
+  // `among`: so many pictures stand in the conversation.
+  PreparedMedia image(const Image& image, int64_t among = 1) const {
+    return among > looks_closer_at() ? prepared_from_afar(capped(image)) : prepared_image(capped(image));
+  }
+  // At so many pictures of a conversation; where there are more, less is seen of each.
+  virtual int64_t looks_closer_at() const { return INT64_MAX; }
   // All frames in the size of the first.
   PreparedMedia video(VideoFrames video) const { return prepared_video(checked(std::move(video))); }
   // Samples of 16 kHz. Fault::Data from models that do not hear.
@@ -90,6 +96,7 @@ class MediaProcessor {
 
  protected:
   virtual PreparedMedia prepared_image(const Image& image) const = 0;
+  virtual PreparedMedia prepared_from_afar(const Image& image) const { return prepared_image(image); }
   virtual PreparedMedia prepared_video(const VideoFrames& video) const;
   virtual std::vector<Image> seen(const Image& image) const = 0;
   virtual std::vector<Image> seen_frames(const VideoFrames& video) const;

@@ -137,9 +137,9 @@ Image resized_as_torch(const Image& image, int64_t width, int64_t height, Filter
   return resized_fixed(image, width, height, filter, Bits::Torch);
 }
 
-Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter) {
+std::vector<float> floats_resized(const Image& image, int64_t width, int64_t height, Filter filter) {
   check_size(image, width, height);
-  if (image.width == width && image.height == height) return image;
+  if (image.width == width && image.height == height) return {image.rgb.begin(), image.rgb.end()};
   const Axis across = axis_of(image.width, width, filter), down = axis_of(image.height, height, filter);
   std::vector<float> wide(static_cast<size_t>(width * image.height * 3));
   for (int64_t y = 0; y < image.height; ++y)
@@ -153,19 +153,23 @@ Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filte
         wide[static_cast<size_t>((y * width + x) * 3 + c)] = sum;
       }
   const int64_t line = width * 3;
-  Image out{width, height, std::vector<uint8_t>(static_cast<size_t>(line * height))};
-  std::vector<float> sums(static_cast<size_t>(line));
+  std::vector<float> out(static_cast<size_t>(line * height), 0.f);
   for (int64_t y = 0; y < height; ++y) {
-    std::fill(sums.begin(), sums.end(), 0.f);
+    float* sums = out.data() + y * line;
     for (int64_t k = 0; k < down.count[static_cast<size_t>(y)]; ++k) {
       const float* from = wide.data() + (down.begin[static_cast<size_t>(y)] + k) * line;
       const auto w = static_cast<float>(down.weights[static_cast<size_t>(y * down.taps + k)]);
-      for (int64_t x = 0; x < line; ++x) sums[static_cast<size_t>(x)] += from[x] * w;
+      for (int64_t x = 0; x < line; ++x) sums[x] += from[x] * w;
     }
-    for (int64_t x = 0; x < line; ++x)
-      out.rgb[static_cast<size_t>(y * line + x)] =
-          static_cast<uint8_t>(std::clamp(std::nearbyint(sums[static_cast<size_t>(x)]), 0.f, 255.f));
   }
+  return out;
+}
+
+Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter) {
+  if (image.width == width && image.height == height) return image;
+  Image out{width, height, {}};
+  for (const float level : floats_resized(image, width, height, filter))
+    out.rgb.push_back(static_cast<uint8_t>(std::clamp(std::nearbyint(level), 0.f, 255.f)));
   return out;
 }
 

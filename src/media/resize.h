@@ -17,6 +17,8 @@ Image resized_as_torch(const Image& image, int64_t width, int64_t height, Filter
 // As torchvision's resize with antialias on bytes: the same filter in floats, rounded once at the end. Frames of videos
 // are resized in this way.
 Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter);
+// The same without rounding: [height, width, 3], from 0 to 255 (bicubic and Lanczos reach a little beyond).
+std::vector<float> floats_resized(const Image& image, int64_t width, int64_t height, Filter filter);
 
 Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height);
 // Parts of this size, of which the whole consists, line by line.

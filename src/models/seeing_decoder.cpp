@@ -130,6 +130,7 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(chil
     tower_.emplace(seeing().vision, parts_);
   if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
   if (seeing().mosaic && !seeing().vision.newline.empty()) newline_ = &parts_.bare(seeing().vision.newline);
+  if (seeing().mosaic && !seeing().vision.separator.empty()) separator_ = &parts_.bare(seeing().vision.separator);
 }
 
 bool SeeingDecoder::leaves_unread(const std::string& disk_name) const {
@@ -258,11 +259,13 @@ at::Tensor resampled(const at::Tensor& x_RD, const std::array<int64_t, 3>& from,
 }
 }  // namespace
 
-// MosaicForm::whole_last. The tower's last two rows are what ends a line and what stands between.
+// MosaicForm::in_lines. What ends a line and what stands between are the tower's last two rows, where they are not rows
+// of their own.
 at::Tensor SeeingDecoder::in_lines(const at::Tensor& row_MD, const Contents& contents) const {
   const MosaicForm& form = *seeing().mosaic;
-  const int64_t square = form.cells * form.cells, width = row_MD.size(1), own = row_MD.size(0) - 2;
-  const at::Tensor end_1D = row_MD.narrow(0, own, 1), between_1D = row_MD.narrow(0, own + 1, 1);
+  const int64_t square = form.cells * form.cells, width = row_MD.size(1), last = row_MD.size(0) - 1;
+  const at::Tensor end_1D = newline_ ? newline_->data.unsqueeze(0) : row_MD.narrow(0, last - 1, 1),
+                   between_1D = separator_ ? separator_->data.unsqueeze(0) : row_MD.narrow(0, last, 1);
   const auto lines = [&](const at::Tensor& x, int64_t high) {
     const at::Tensor ends = end_1D.unsqueeze(0).expand({high, 1, width});
     return at::cat({x.reshape({high, -1, width}), ends}, 1).reshape({-1, width});
@@ -273,9 +276,10 @@ at::Tensor SeeingDecoder::in_lines(const at::Tensor& row_MD, const Contents& con
     const at::Tensor own_RD = row_MD.narrow(0, first, c->shape[0] * square);
     first += own_RD.size(0);
     const MosaicCells cells = mosaic_cells({c->came_as[1], c->came_as[0]}, form);
-    parts.push_back(lines(at::index_select(own_RD, 0, indices(cells.row, row_MD.device())), cells.height));
-    parts.push_back(between_1D);
-    parts.push_back(lines(own_RD.narrow(0, 0, square), form.cells));
+    const at::Tensor large = lines(at::index_select(own_RD, 0, indices(cells.row, row_MD.device())), cells.height);
+    const at::Tensor whole = lines(own_RD.narrow(0, 0, square), form.cells);
+    for (const at::Tensor& part : {form.whole_last ? large : whole, between_1D, form.whole_last ? whole : large})
+      parts.push_back(part);
   }
   return at::cat(parts, 0);
 }
@@ -284,7 +288,7 @@ at::Tensor SeeingDecoder::in_lines(const at::Tensor& row_MD, const Contents& con
 // lines of the larger one, each with its end.
 at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& contents) const {
   const MosaicForm& form = *seeing().mosaic;
-  if (form.whole_last) return in_lines(row_MD, contents);
+  if (form.in_lines) return in_lines(row_MD, contents);
   const int64_t square = form.cells * form.cells, width = row_MD.size(1);
   const at::Tensor end_1D = newline_->data.unsqueeze(0);
   std::vector<at::Tensor> parts;
@@ -383,7 +387,7 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
   } else if (v.tile > 0) {
     const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
     nothing.shape = {1, v.channels, side, side};
-    if (seeing.mosaic && seeing.mosaic->whole_last) nothing.shape[0] = 2, nothing.came_as = {side, side};
+    if (seeing.mosaic && seeing.mosaic->in_lines) nothing.shape[0] = 2, nothing.came_as = {side, side};
   } else {
     nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
   }

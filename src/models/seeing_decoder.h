@@ -47,7 +47,8 @@ class SeeingDecoder : public Decoder {
   }
 
   TowerParts& parts_;
-  const Param* newline_ = nullptr;    // of mosaics
+  // Of mosaics.
+  const Param *newline_ = nullptr, *separator_ = nullptr;
   std::optional<VisionTower> tower_;  // none: it reads pages, or only hears
   std::optional<PageTower> page_;
   std::optional<AudioTower> ears_;  // none: it does not hear

@@ -497,6 +497,55 @@ TEST(TowerPictures, SquaresOfPhi3Vision) {
   }
 }
 
+TEST(TowerPictures, SquaresOfDeepseekVl2) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = {{"image_token_id", 7},
+                 {"vision_config", {{"width", 16}, {"image_size", 12}, {"patch_size", 4}}},
+                 {"projector_config", {{"downsample_ratio", 2}}}};
+  config.update(golden.json["deepseek_vl2"]);
+  const auto processor = tower_processor("deepseek_vl_v2", Json(), config);
+  for (const std::string number : {"0", "1"}) {
+    const Image picture = golden.image("picture/" + number);
+    const PreparedMedia made = processor->image(picture, 2);
+    EXPECT_EQ(made.content->shape, golden.shape("deepseek_vl2/" + number));
+    golden.expect_near("deepseek_vl2/" + number, made.content->values, test::kPixels);
+    const auto size = golden.json["deepseek_vl2/" + number + "/size"].get<std::vector<int64_t>>();
+    EXPECT_EQ(made.content->came_as, (std::array<int64_t, 2>{size[0], size[1]}));
+    const int64_t high = size[0] / 6, wide = size[1] / 6;
+    EXPECT_EQ(made.runs[0], std::vector<int32_t>(static_cast<size_t>(2 * 3 + 1 + high * (wide + 1)), 7));
+    EXPECT_EQ(made.text, "<image>\n");
+    const PreparedMedia one_of_three = processor->image(picture, 3);
+    EXPECT_EQ(one_of_three.content->shape, (std::vector<int64_t>{2, 3, 12, 12}));
+    EXPECT_EQ(one_of_three.runs[0].size(), size_t{2 * 3 + 1 + 2 * 3});
+  }
+}
+
+TEST(TowerPictures, WindowsOfStep3) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(52, 4);
+  config["image_token_id"] = 7;
+  const auto processor = tower_processor("step_robotics", Json(), config);
+  for (const std::string number : {"0", "1"}) {
+    const PreparedMedia made = processor->image(golden.image("picture/" + number));
+    EXPECT_EQ(made.content->shape, golden.shape("step3_vl/" + number));
+    golden.expect_near("step3_vl/" + number, made.content->values, 2e-5);
+    ASSERT_EQ(made.runs.size(), golden.json["step3_vl/" + number + "/windows"].get<size_t>() + 1);
+    EXPECT_EQ(made.runs.front(), std::vector<int32_t>(9, 7));  // of 9 x 9 patches
+    EXPECT_EQ(made.runs.back(), std::vector<int32_t>(16, 7));  // of 13 x 13
+  }
+  for (const auto& each : golden.json["sizes/step3_vl"].get<std::vector<std::vector<int64_t>>>()) {
+    const int64_t window = each[4];
+    const int64_t wide = window > 0 ? std::max<int64_t>(each[2] / window, 1) : 0,
+                  high = window > 0 ? std::max<int64_t>(each[3] / window, 1) : 0;
+    const Image picture{each[0], each[1], std::vector<uint8_t>(static_cast<size_t>(3 * each[0] * each[1]), 9)};
+    const PreparedMedia made = processor->image(picture);
+    std::string text;
+    for (int64_t i = 1; i <= wide * high; ++i)
+      text += str("<patch_start><im_patch><patch_end>", i % wide == 0 && i < wide * high ? "<patch_newline>" : "");
+    EXPECT_EQ(made.text, text + "<im_start><im_patch><im_end>") << each[0] << " x " << each[1];
+  }
+}
+
 TEST(TowerPictures, SoundsOfQwen3Asr) {
   const test::ProcessorNumbers golden("towers");
   const Json config = {{"audio_token_id", 7}, {"audio_config", {{"num_mel_bins", 8}}}};

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors.torch import save_file
 from transformers.video_utils import VideoMetadata
 from transformers.models.deepseek_ocr2.image_processing_pil_deepseek_ocr2 import DeepseekOcr2ImageProcessorPil
@@ -130,6 +130,53 @@ def add_phi3_v(tensors, numbers):
         numbers[f"phi3_v/{i}/size"] = [large.height, large.width]
 
 
+def add_deepseek_vl2(tensors, numbers):
+    """All of a picture in one square, and the squares of a larger one, as DeepSeek-VL2's own processor has them."""
+    side, sizes = 12, [[12 * wide, 12 * high] for high in range(1, 4) for wide in range(1, 4)]
+    numbers["deepseek_vl2"] = {"candidate_resolutions": sizes}
+    for i in range(len(SIZES)):
+        image = Image.fromarray(tensors[f"picture/{i}"].numpy())
+        shown = lambda size: min(int(image.width * min(size[0] / image.width, size[1] / image.height)) * int(image.height * min(size[0] / image.width, size[1] / image.height)), image.width * image.height)
+        best = max(sizes, key=lambda size: (shown(size), -(size[0] * size[1] - shown(size))))
+        padded = lambda size: torch.from_numpy(np.asarray(ImageOps.pad(image, size, color=(127, 127, 127)))).float().permute(2, 0, 1) / 127.5 - 1
+        large = padded(best).unfold(1, side, side).unfold(2, side, side).permute(1, 2, 0, 3, 4).flatten(0, 1)
+        tensors[f"deepseek_vl2/{i}"] = torch.cat([padded((side, side))[None], large]).contiguous()
+        numbers[f"deepseek_vl2/{i}/size"] = [best[1], best[0]]
+
+
+def step3_windows(width, height):
+    """Step3-VL's rule: the size of the larger picture, and the side of its windows (0: there are none)."""
+    longer, shorter = max(width, height), min(width, height)
+    if shorter < 32 and longer / shorter > 4:
+        width = height = shorter = longer
+    if longer > 3024:
+        width, height = int(width * 3024 / longer), int(height * 3024 / longer)
+        longer, shorter = max(width, height), min(width, height)
+    window = (shorter if longer / shorter > 1.5 else 0) if longer <= 728 else min(shorter, 504) if longer / shorter > 4 else 504
+    fitted = lambda n: n if n < window else window * (n // window + (n / window - n // window > 0.2))
+    return (fitted(width), fitted(height), window) if window else (width, height, 0)
+
+
+def add_step3(tensors, numbers):
+    """Windows and then all of a picture, as rows of patches."""
+    mean, deviation = (torch.tensor(n).view(3, 1, 1) for n in ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]))
+
+    def rows(image, side):
+        planes = (torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float() / 255 - mean) / deviation
+        planes = torch.nn.functional.interpolate(planes[None], size=(side, side), mode="bilinear", antialias=True)[0]
+        return planes.unfold(1, 4, 4).unfold(2, 4, 4).permute(1, 2, 0, 3, 4).flatten(0, 1).flatten(1)
+    for i in range(len(SIZES)):
+        image = Image.fromarray(tensors[f"picture/{i}"].numpy())
+        width, height, window = step3_windows(*image.size)
+        large, views = image.resize((width, height), Image.Resampling.BILINEAR), []
+        for top in range(0, height, window) if window else ():
+            views += [rows(large.crop((left, top, left + min(window, width), top + min(window, height))), 36) for left in range(0, width, window)]
+        tensors[f"step3_vl/{i}"] = torch.cat([*views, rows(image, 52)]).contiguous()
+        numbers[f"step3_vl/{i}/windows"] = len(views)
+    numbers["sizes/step3_vl"] = [[width, height, *step3_windows(width, height)] for width, height in
+                                 ((20, 20), (100, 20), (600, 20), (600, 500), (728, 400), (729, 600), (1100, 300), (130, 800), (1120, 1009), (3200, 60))]
+
+
 def add_minicpm(tensors, numbers):
     """All of a picture and its slices as rows of patches, in blocks of 4 x 4, and the grid of each."""
     said = {"scale_resolution": 24, "patch_size": 4, "max_slice_nums": 5}
@@ -227,6 +274,8 @@ def main():
     add_gemma4(tensors, numbers)
     add_gemma4_unified(tensors, numbers)
     add_phi3_v(tensors, numbers)
+    add_deepseek_vl2(tensors, numbers)
+    add_step3(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
     sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)

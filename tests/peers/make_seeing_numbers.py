@@ -7,7 +7,7 @@ CONFIG.json is a config.json with small sizes: a text part of two layers and som
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
-"version" (minicpmv.py); dots.ocr (dots_ocr.py); Phi-3-vision (phi3_v.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
+"version" (minicpmv.py); dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -18,12 +18,14 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
+from deepseek_vl2 import DeepseekVl2
 from dots_ocr import DotsOcr
 from keye import make_keye
 from llava_onevision1_5 import LlavaOneVision15
 from make_numbers import asked, loss_of, on_disk, place
 from minicpmv import MiniCpmV
 from phi3_v import Phi3V
+from step3_vl import Step3VL
 
 NEW_TOKENS = 12
 LARGEST_GRADIENT = 600  # numbers in a gradient that is kept whole; of larger ones the norm is kept
@@ -284,7 +286,7 @@ def pictures_of(config, number):
     vision, size = config.vision_config, SIZES[number]
     if config.model_type == "minicpmv" and number == 0:
         size = (5, 25)  # where a patch's place depends on how it is rounded
-    if config.model_type == "phi3_v":
+    if config.model_type in ("phi3_v", "deepseek_vl_v2"):
         (high, wide), side = ((1, 2), (2, 1), (1, 1))[number], config.vision_config.image_size
         return {"pixel_values": torch.randn(1, 1 + high * wide, 3, side, side), "image_sizes": torch.tensor([[high * side, wide * side]])}
     if config.model_type in GEMMA4:
@@ -474,7 +476,7 @@ transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 
 def main():
     args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights,
-                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV, "phi3_v": Phi3V})
+                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "deepseek_vl_v2": DeepseekVl2, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV, "phi3_v": Phi3V, "step_robotics": Step3VL})
     own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
     if own_ovis:
         as_own_ovis(model, wanted)

@@ -14,8 +14,8 @@ import re
 
 # Written as Llama, and read under their own name too.
 ALSO = {"iquestcoder"}
-# Whose architecture ms-swift does not say.
-UNSAID = {"deepseek_janus": ["MultiModalityCausalLM"], "deepseek_janus_pro": ["MultiModalityCausalLM"]}
+# Whose architecture ms-swift does not say: that of the family which reads them.
+UNSAID = {"deepseek_vl2": ["DeepseekOCRForCausalLM"], "deepseek_janus": ["MultiModalityCausalLM"], "deepseek_janus_pro": ["MultiModalityCausalLM"]}
 # Of another make than those that have this architecture too, and not read: Yi-VL has norms in its projector and a tower in a folder of its own.
 OTHERS = {"yi_vl"}
 FAMILIES = pathlib.Path(__file__).resolve().parents[2] / "src/models/families"

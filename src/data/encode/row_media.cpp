@@ -155,12 +155,13 @@ MadeMedium MediaReader::kept_or_made(const std::string& key, const std::function
   return cache_ && !key.empty() ? cache_->get(key, make) : make();
 }
 
-MadeMedium MediaReader::prepared(MediaType type, const Json& entry) const {
+MadeMedium MediaReader::prepared(MediaType type, const Json& entry, int64_t among) const {
   if (type == MediaType::Image) {
     const EntryBytes file = bytes_of_image(entry, root_, limits_);
-    return kept_or_made(cache_ ? "image " + hex_digest(file.bytes, 16) : "", [&]() -> MadeMedium {
+    const char* const kind = among > processor_->looks_closer_at() ? "image from afar " : "image ";
+    return kept_or_made(cache_ ? kind + hex_digest(file.bytes, 16) : "", [&]() -> MadeMedium {
       const Image image = image_of(file);
-      return {processor_->image(image), {image.width, image.height}};
+      return {processor_->image(image, among), {image.width, image.height}};
     });
   }
   // Frames of a list are not kept: their files would have to be held all at once to know the list by its content.
@@ -191,13 +192,15 @@ RowMedia MediaReader::read(const Row& row, Json& messages,
   check_media_readable(row.value, root_, row.origin);
   RowMedia out;
   std::vector<ImageSize> sizes;
+  const int64_t among = row.value.contains("images") ? std::ssize(row.value["images"]) : 0;
   each_tag(row, messages, [&](size_t kind, size_t number) {
     const char* column = kMediaKinds[kind].column;
     const Json& entry = row.value[column][number];
     const std::string key = str(column, "[", number, "]");
     try {
-      const Json source = {{"type", kMediaKinds[kind].name}, {"entry", entry}};
-      MadeMedium made = prepared(kTypes[kind], entry);
+      Json source = {{"type", kMediaKinds[kind].name}, {"entry", entry}};
+      if (kTypes[kind] == MediaType::Image && among > processor_->looks_closer_at()) source["among"] = among;
+      MadeMedium made = prepared(kTypes[kind], entry, among);
       if (kTypes[kind] == MediaType::Image) sizes.push_back(made.size);
       out.push_back({std::move(made.media), json_text(source), key, made.size});
     } catch (const RowError&) {
@@ -218,7 +221,7 @@ void MediaReader::load(MediaItem& item) const {
   const MediaKind* kind = media_kind(source.value("type", ""));
   require(kind != nullptr && source.contains("entry"), Fault::Data, "a stored medium without its source");
   const size_t number = static_cast<size_t>(kind - kMediaKinds.data());
-  const PreparedMedia made = prepared(kTypes[number], source["entry"]).media;
+  const PreparedMedia made = prepared(kTypes[number], source["entry"], source.value("among", int64_t{1})).media;
   item.content = source.value("own_sound", false) ? made.sound : made.content;
   require(item.content && item.content->digest == item.digest.substr(0, item.digest.find(':')), Fault::Data,
           entry_name(json_text(source["entry"])),

@@ -48,7 +48,7 @@ class MediaReader {
   int64_t kept_bytes() const { return cache_ ? cache_->counts().bytes : 0; }
 
  private:
-  MadeMedium prepared(MediaType type, const Json& entry) const;
+  MadeMedium prepared(MediaType type, const Json& entry, int64_t among) const;
   MadeMedium made_of(MediaType type, const Json& entry) const;
   MadeMedium kept_or_made(const std::string& key, const std::function<MadeMedium()>& make) const;
   VideoFrames frames_of(const Json& entry) const;  // of a video: a file, or a list of frames

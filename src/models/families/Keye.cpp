@@ -37,6 +37,10 @@ Json keye_says() {
           {"vision_config", paddle_tower_says()}};
 }
 
+}  // namespace apus
+
+namespace apus::families::Keye {
+
 namespace {
 DecoderSpec read(const Config& c) { return read_keye(c, false); }
 
@@ -52,4 +56,4 @@ const RegisterFamily keye("Keye", {.title = "Keye-VL",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::Keye

@@ -3,7 +3,7 @@
 #include "models/families/keye.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::KeyeVL1_5 {
 
 namespace {
 DecoderSpec read(const Config& c) { return read_keye(c, true); }
@@ -20,4 +20,4 @@ const RegisterFamily keye_1_5("KeyeVL1_5", {.title = "Keye-VL 1.5",
                                             .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::KeyeVL1_5

@@ -8,7 +8,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::afmoe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -83,4 +83,4 @@ const RegisterFamily afmoe("afmoe", {.title = "Trinity",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::afmoe

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::apertus {
 
 namespace {
 DecoderSpec read_said(const Config& c) {
@@ -55,4 +55,4 @@ const RegisterFamily apertus("apertus", {.title = "Apertus",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::apertus

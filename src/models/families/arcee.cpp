@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::arcee {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -48,4 +48,4 @@ const RegisterFamily arcee("arcee", {.title = "Arcee AFM",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::arcee

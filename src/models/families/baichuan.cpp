@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::baichuan {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -41,4 +41,4 @@ const RegisterFamily baichuan("baichuan", {.title = "Baichuan 1 and 2",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::baichuan

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::bailing_hybrid {
 
 namespace {
 // The words of older files beside those of transformers.
@@ -86,4 +86,4 @@ const RegisterFamily bailing_hybrid("bailing_hybrid", {.title = "Ling 3.0",
                                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::bailing_hybrid

@@ -9,7 +9,7 @@
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::bailing_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -60,6 +60,10 @@ void write_gguf(const Json& config, GgufSettingsWriter& out) {
 }
 }  // namespace
 
+}  // namespace apus::families::bailing_moe
+
+namespace apus {
+
 GgufForm bailing_gguf() {
   return {.architecture = "bailingmoe2",
           .names = words::both(words::shared_experts(), {{"model.word_embeddings", "token_embd"},
@@ -75,10 +79,14 @@ GgufForm bailing_gguf() {
                                {"topk_group", "expert_group_used_count"},
                                {"routed_scaling_factor", "expert_weights_scale", GgufKey::Number},
                                {"norm_topk_prob", "expert_weights_norm", GgufKey::Flag}}),
-          .read = read_gguf,
-          .write = write_gguf,
+          .read = families::bailing_moe::read_gguf,
+          .write = families::bailing_moe::write_gguf,
           .turns_in_part = true};
 }
+
+}  // namespace apus
+
+namespace apus::families::bailing_moe {
 
 namespace {
 const RegisterFamily bailing_moe("bailing_moe", {.title = "Ling 2.0, Ring 2.0",
@@ -103,4 +111,4 @@ const RegisterFamily bailing_moe("bailing_moe", {.title = "Ling 2.0, Ring 2.0",
                                                  .gguf = bailing_gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::bailing_moe

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::bamba {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -44,4 +44,4 @@ const RegisterFamily bamba("bamba", {.title = "Bamba",
                                      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::bamba

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_encoder.h"
 
-namespace apus {
+namespace apus::families::bert {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -28,4 +28,4 @@ const RegisterFamily bert("bert", {.title = "BERT",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::bert

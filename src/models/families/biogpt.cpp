@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
 
-namespace apus {
+namespace apus::families::biogpt {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -33,4 +33,4 @@ const RegisterFamily biogpt("biogpt", {.title = "BioGPT",
                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::biogpt

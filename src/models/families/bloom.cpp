@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::bloom {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -57,4 +57,4 @@ const RegisterFamily bloom("bloom", {.title = "BLOOM and BLOOMZ",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::bloom

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::chatglm {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -85,4 +85,4 @@ const RegisterFamily chatglm("chatglm", {.title = "ChatGLM 2 and 3, GLM-4-9B (20
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::chatglm

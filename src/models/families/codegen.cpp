@@ -4,7 +4,7 @@
 #include "models/families/gptj.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::codegen {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -28,4 +28,4 @@ const RegisterFamily codegen("codegen", {.title = "CodeGen",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::codegen

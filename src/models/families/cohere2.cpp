@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::cohere2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -41,4 +41,4 @@ const RegisterFamily cohere2("cohere2",
                               .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::cohere2

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::cohere2_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -90,4 +90,4 @@ const RegisterFamily cohere2_moe("cohere2_moe", {.title = "Command with experts"
                                                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::cohere2_moe

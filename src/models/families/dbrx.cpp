@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::dbrx {
 
 namespace {
 // An object of the file, or an empty one.
@@ -80,4 +80,4 @@ const RegisterFamily dbrx(
     "dbrx", {.title = "DBRX", .architecture = "DbrxForCausalLM", .read = read, .says = says(), .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::dbrx

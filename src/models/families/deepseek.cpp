@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::deepseek {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -51,4 +51,4 @@ const RegisterFamily deepseek("deepseek", {.title = "DeepSeek-MoE",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek

@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::deepseek_ocr2 {
 
 namespace {
 QuerySpec read_queries(const Config& c) {
@@ -91,4 +91,4 @@ const RegisterFamily ocr2("deepseek_ocr2", {.title = "DeepSeek-OCR 2",
                                             .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek_ocr2

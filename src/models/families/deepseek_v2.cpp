@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::deepseek_v2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -99,4 +99,4 @@ const RegisterFamily deepseek_v2("deepseek_v2", {.title = "DeepSeek-V2",
                                                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek_v2

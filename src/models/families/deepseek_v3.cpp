@@ -55,6 +55,10 @@ Json deepseek_v3_says() {
           {"scoring_func", "sigmoid"}};
 }
 
+}  // namespace apus
+
+namespace apus::families::deepseek_v3 {
+
 namespace {
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
@@ -112,4 +116,4 @@ const RegisterFamily deepseek_v3("deepseek_v3", {.title = "DeepSeek-V3, R1, V3.1
                                                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek_v3

@@ -6,7 +6,7 @@
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::deepseek_v32 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -79,4 +79,4 @@ const RegisterFamily deepseek_v32("deepseek_v32", {.title = "DeepSeek-V3.2",
                                                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek_v32

@@ -4,7 +4,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::deepseek_vl {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -46,4 +46,4 @@ const RegisterFamily deepseek_vl("deepseek_vl", {.title = "DeepSeek-VL 1.3B",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek_vl

@@ -3,6 +3,7 @@
 // layers over what it leaves, both joined; a text model of experts with usual attention.
 #include "base/error.h"
 #include "models/families/deepseek_ocr.h"
+#include "models/families/deepseek_vl2.h"
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
@@ -59,6 +60,10 @@ DecoderSpec read_deepseek_pages(const Config& c, Json text, PageSpec page) {
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::deepseek_vl_v2 {
+
 namespace {
 VisionSpec read_clip(const Config& vision) {
   const Json said = width_of(vision, "clip-l-14-224");
@@ -99,12 +104,13 @@ QuerySpec own_queries(const Config& vision) {
 }
 
 DecoderSpec read(const Config& c) {
+  if (is_deepseek_vl2(c)) return read_deepseek_vl2(c);
   const Config vision = part_of(c, "vision_config");
   const Json* width = vision.find("width");
   const bool one = width && width->is_object() && width->contains("clip-l-14-224");
   const bool two = width && width->is_object() && width->contains("qwen2-0-5b");
   require(one || two, Fault::Model, "config.json: vision_config: model_name '", vision.text("model_name", ""),
-          "': of the models called deepseek_vl_v2, DeepSeek-OCR and DeepSeek-OCR 2 are read, DeepSeek-VL2 is not");
+          "': of the models called deepseek_vl_v2, DeepSeek-VL2, DeepSeek-OCR and DeepSeek-OCR 2 are read");
   PageSpec page{.sam = read_own_sam(vision)};
   if (one) {
     page.clip = read_clip(vision);
@@ -136,11 +142,14 @@ Json ocr_says() {
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"deepseek-ocr", 1280, 12, 10, 10, 0, 6848, 129280, 8192, 1e4, false, {}, ocr_says()},
+    {"deepseek-vl2-tiny", 1280, 12, 10, 10, 0, 6848, 129280, 4096, 1e4, false, {}, deepseek_vl2_says("tiny")},
+    {"deepseek-vl2-small", 2048, 27, 16, 16, 0, 10944, 102400, 4096, 1e4, false, {}, deepseek_vl2_says("small")},
+    {"deepseek-vl2", 2560, 30, 32, 32, 0, 12288, 129280, 4096, 1e4, false, {}, deepseek_vl2_says("")},
 };
 
 const RegisterFamily ocr(
     "deepseek_vl_v2",
-    {.title = "DeepSeek-OCR",
+    {.title = "DeepSeek-OCR, DeepSeek-OCR 2 and DeepSeek-VL2, their own files",
      .architecture = "DeepseekOCRForCausalLM",
      .read = read,
      .says = {{"image_token_id", 128815},
@@ -162,4 +171,4 @@ const RegisterFamily ocr(
      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::deepseek_vl_v2

@@ -4,7 +4,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_encoder.h"
 
-namespace apus {
+namespace apus::families::distilbert {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -44,4 +44,4 @@ const RegisterFamily distilbert("distilbert", {.title = "DistilBERT",
                                                .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::distilbert

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::dots1 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -44,4 +44,4 @@ const RegisterFamily dots1("dots1", {.title = "dots.llm1",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::dots1

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::dots_ocr {
 
 namespace {
 VisionSpec read_dots_tower(const Config& v) {
@@ -71,4 +71,4 @@ const RegisterFamily dots_ocr("dots_ocr", {.title = "dots.ocr",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::dots_ocr

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::ernie4_5 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -31,4 +31,4 @@ const RegisterFamily ernie4_5("ernie4_5", {.title = "ERNIE 4.5",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ernie4_5

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::ernie4_5_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -62,4 +62,4 @@ const RegisterFamily ernie4_5_moe("ernie4_5_moe", {.title = "ERNIE 4.5 with expe
                                                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ernie4_5_moe

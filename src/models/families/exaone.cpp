@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::exaone {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -52,4 +52,4 @@ const RegisterFamily exaone("exaone", {.title = "EXAONE 3.0, 3.5 and Deep",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::exaone

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::exaone4 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -46,4 +46,4 @@ const RegisterFamily exaone4("exaone4", {.title = "EXAONE 4",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::exaone4

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::exaone4_5 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -65,4 +65,4 @@ const RegisterFamily exaone4_5("exaone4_5", {.title = "EXAONE 4.5",
                                              .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::exaone4_5

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::exaone_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -66,4 +66,4 @@ const RegisterFamily exaone_moe("exaone_moe", {.title = "K-EXAONE",
                                                .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::exaone_moe

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::falcon {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -92,4 +92,4 @@ const RegisterFamily falcon("falcon", {.title = "Falcon",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::falcon

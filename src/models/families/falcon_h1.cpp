@@ -8,7 +8,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::falcon_h1 {
 
 namespace {
 // Absent or null: ones.
@@ -144,4 +144,4 @@ const RegisterFamily falcon_h1("falcon_h1", {.title = "Falcon-H1",
                                              .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::falcon_h1

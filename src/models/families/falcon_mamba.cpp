@@ -5,7 +5,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::falcon_mamba {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -47,4 +47,4 @@ const RegisterFamily falcon_mamba("falcon_mamba", {.title = "Falcon-Mamba",
                                                    .gguf = gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::falcon_mamba

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::flex_olmo {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -33,4 +33,4 @@ const RegisterFamily flex_olmo("flex_olmo",
                                 .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::flex_olmo

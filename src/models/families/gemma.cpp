@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::gemma {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -37,4 +37,4 @@ const RegisterFamily gemma("gemma", {.title = "Gemma 1, CodeGemma",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma

@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::gemma2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -62,4 +62,4 @@ const RegisterFamily gemma2("gemma2", {.title = "Gemma 2",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma2

@@ -8,7 +8,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::gemma3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -106,4 +106,4 @@ const RegisterFamily gemma3_sees("gemma3", {.title = "Gemma 3",
                                             .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma3

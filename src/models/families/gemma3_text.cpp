@@ -8,7 +8,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::gemma3_text {
 
 namespace {
 // Never scaled. Files of transformers 5 hold one set for each kind of layer, earlier ones this number.
@@ -78,4 +78,4 @@ const RegisterFamily gemma3("gemma3_text", {.title = "Gemma 3 (text)",
                                             .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma3_text

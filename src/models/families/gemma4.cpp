@@ -8,7 +8,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::gemma4 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -31,7 +31,7 @@ Json text(Json own) {
   return says;
 }
 Json small(int64_t shared_layers, bool wide) {
-  return {{"text_config", text(gemma4::small_says(shared_layers, wide))},
+  return {{"text_config", text(small_says(shared_layers, wide))},
           {"vision_config",
            {{"hidden_size", 768},
             {"num_hidden_layers", 16},
@@ -57,8 +57,8 @@ Json large(Json own) {
 const std::vector<Preset> presets = {
     {"gemma4-e2b-sees", 1536, 35, 8, 1, 256, 6144, 262144, 131072, 1e6, true, {}, small(20, true)},
     {"gemma4-e4b-sees", 2560, 42, 8, 2, 256, 10240, 262144, 131072, 1e6, true, {}, small(18, false)},
-    {"gemma4-26b-a4b-sees", 2816, 30, 16, 8, 256, 2112, 262144, 262144, 1e6, true, {}, large(gemma4::mixture_says())},
-    {"gemma4-31b-sees", 5376, 60, 32, 16, 256, 21504, 262144, 262144, 1e6, true, {}, large(gemma4::large_says(4))},
+    {"gemma4-26b-a4b-sees", 2816, 30, 16, 8, 256, 2112, 262144, 262144, 1e6, true, {}, large(mixture_says())},
+    {"gemma4-31b-sees", 5376, 60, 32, 16, 256, 21504, 262144, 262144, 1e6, true, {}, large(large_says(4))},
 };
 
 const RegisterFamily gemma4_sees("gemma4", {.title = "Gemma 4",
@@ -74,4 +74,4 @@ const RegisterFamily gemma4_sees("gemma4", {.title = "Gemma 4",
                                             .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma4

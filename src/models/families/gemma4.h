@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace apus::gemma4 {
+namespace apus::families::gemma4 {
 
 Json says();
 // Of those whose layers have numbers of their own, so many of the last ones reading keys and values of others.
@@ -14,4 +14,4 @@ Json small_says(int64_t shared_layers, bool wide);
 Json large_says(int64_t full_kv_heads);
 Json mixture_says();
 
-}  // namespace apus::gemma4
+}  // namespace apus::families::gemma4

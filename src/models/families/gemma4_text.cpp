@@ -9,7 +9,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::gemma4_text {
 
 namespace {
 // A full layer's heads: global_head_dim and num_global_key_value_heads, or what per_layer_config says of each layer.
@@ -114,7 +114,9 @@ DecoderSpec read(const Config& c) {
 }
 }  // namespace
 
-namespace gemma4 {
+}  // namespace apus::families::gemma4_text
+
+namespace apus::families::gemma4 {
 Json small_says(int64_t shared_layers, bool wide) {
   return {{"num_kv_shared_layers", shared_layers},
           {"use_double_wide_mlp", wide},
@@ -142,7 +144,9 @@ Json says() {
        {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}},
         {"full_attention", {{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}}}}}};
 }
-}  // namespace gemma4
+}  // namespace apus::families::gemma4
+
+namespace apus::families::gemma4_text {
 
 namespace {
 // name        hidden layers heads kv dim ffn vocab positions theta tied
@@ -160,4 +164,4 @@ const RegisterFamily gemma4_text("gemma4_text", {.title = "Gemma 4 (text)",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma4_text

@@ -8,7 +8,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::gemma4_unified {
 
 namespace {
 VisionSpec read_unified_tower(const Config& v) {
@@ -99,4 +99,4 @@ const RegisterFamily unified(
                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gemma4_unified

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::glm {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -48,4 +48,4 @@ const RegisterFamily glm(
             .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm

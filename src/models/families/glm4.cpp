@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::glm4 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -42,4 +42,4 @@ const RegisterFamily glm4("glm4",
                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm4

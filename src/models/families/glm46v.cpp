@@ -3,7 +3,7 @@
 #include "models/families/glm4v.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::glm46v {
 
 namespace {
 // name           hidden layers heads kv dim ffn vocab positions theta tied
@@ -17,4 +17,4 @@ const RegisterFamily glm46v("glm46v", {.title = "GLM-4.6V-Flash",
                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm46v

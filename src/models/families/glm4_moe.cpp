@@ -5,7 +5,7 @@
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::glm4_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -71,4 +71,4 @@ const RegisterFamily glm4_moe("glm4_moe", {.title = "GLM-4.5 and 4.6",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm4_moe

@@ -5,7 +5,7 @@
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::glm4_moe_lite {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -56,4 +56,4 @@ const RegisterFamily glm4_moe_lite("glm4_moe_lite", {.title = "GLM-4.7-Flash",
                                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm4_moe_lite

@@ -25,6 +25,10 @@ DecoderSpec read_glm_text(const Config& c, const char* type, const Json& unsaid,
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::glm4v {
+
 namespace {
 struct GlmTower {
   int64_t width = 1536, heads = 12, out = 4096, ffn = 13696;
@@ -74,27 +78,32 @@ DecoderSpec seeing_glm(const Config& c, DecoderSpec text, VisionSpec tower) {
 }
 }  // namespace
 
+}  // namespace apus::families::glm4v
+
+namespace apus {
+
 DecoderSpec with_glm_tower(const Config& c, DecoderSpec text) {
-  const Json said = tower_part(c, {});
+  const Json said = families::glm4v::tower_part(c, {});
   const Config vision(said);
-  VisionSpec s = read_glm_tower(vision);
+  VisionSpec s = families::glm4v::read_glm_tower(vision);
   s.ffn = s.out, s.merger_inner = vision.integer("intermediate_size"), s.block_bias = false;
   s.names.norm_in = "post_conv_layernorm", s.names.table = "embeddings.position_embedding";
   s.table_side = vision.integer("image_size", 336) / s.patch;
   s.table_form = TableForm::Cubic, s.table_behind_norm = true;
   require(s.table_side > 0, Fault::Model, "config.json: vision_config: image_size is smaller than patch_size ",
           s.patch);
-  return seeing_glm(c, std::move(text), std::move(s));
+  return families::glm4v::seeing_glm(c, std::move(text), std::move(s));
 }
 
 DecoderSpec with_glm_ocr_tower(const Config& c, DecoderSpec text) {
-  const Json said = tower_part(c, {.width = 1024, .heads = 16, .out = 1536, .ffn = 4096, .bias = true});
+  const Json said =
+      families::glm4v::tower_part(c, {.width = 1024, .heads = 16, .out = 1536, .ffn = 4096, .bias = true});
   const Config vision(said);
-  VisionSpec s = read_glm_tower(vision);
+  VisionSpec s = families::glm4v::read_glm_tower(vision);
   s.ffn = vision.integer("intermediate_size"), s.merger_inner = s.out * s.channels, s.block_bias = s.qkv_bias;
   s.names.q_norm = "attn.q_norm", s.names.k_norm = "attn.k_norm";
   s.qk_norm = s.norm, s.qk_norm_of_heads = true;
-  return seeing_glm(c, std::move(text), std::move(s));
+  return families::glm4v::seeing_glm(c, std::move(text), std::move(s));
 }
 
 Json glm_sight_says(int64_t begin_image, int64_t image, Json text, Json vision) {
@@ -140,6 +149,10 @@ Json glm4v_says() {
                          {"attention_bias", false}});
 }
 
+}  // namespace apus
+
+namespace apus::families::glm4v {
+
 namespace {
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
@@ -151,4 +164,4 @@ const RegisterFamily glm4v("glm4v", {.title = "GLM-4.1V",
                                      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm4v

@@ -3,7 +3,7 @@
 #include "models/families/glm4v.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::glm4v_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -49,4 +49,4 @@ const RegisterFamily glm4v_moe("glm4v_moe", {.title = "GLM-4.5V and 4.6V",
                                              .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm4v_moe

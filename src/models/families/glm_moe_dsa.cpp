@@ -6,7 +6,7 @@
 #include "models/spec/guess_form.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::glm_moe_dsa {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -82,4 +82,4 @@ const RegisterFamily glm_moe_dsa("glm_moe_dsa", {.title = "GLM-5",
                                                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm_moe_dsa

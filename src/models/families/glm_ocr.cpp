@@ -3,7 +3,7 @@
 #include "models/families/glm4v.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::glm_ocr {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -43,4 +43,4 @@ const RegisterFamily glm_ocr("glm_ocr", {.title = "GLM-OCR",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::glm_ocr

@@ -6,7 +6,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::got_ocr2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -63,4 +63,4 @@ const RegisterFamily got("got_ocr2", {.title = "GOT-OCR 2.0",
                                       .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::got_ocr2

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
 
-namespace apus {
+namespace apus::families::gpt2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -59,4 +59,4 @@ const RegisterFamily gpt2("gpt2", {.title = "GPT-2",
                                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gpt2

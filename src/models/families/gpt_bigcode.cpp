@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
 
-namespace apus {
+namespace apus::families::gpt_bigcode {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -61,4 +61,4 @@ const RegisterFamily gpt_bigcode("gpt_bigcode", {.title = "StarCoder 1, SantaCod
                                                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gpt_bigcode

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::gpt_neox {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -56,4 +56,4 @@ const RegisterFamily gpt_neox(
                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gpt_neox

@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::gpt_oss {
 
 namespace {
 const Json kYarn = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
@@ -91,4 +91,4 @@ const RegisterFamily gpt_oss("gpt_oss", {.title = "gpt-oss",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gpt_oss

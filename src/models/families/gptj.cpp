@@ -24,6 +24,10 @@ DecoderSpec read_gptj(const Config& c) {
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::gptj {
+
 namespace {
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
@@ -37,4 +41,4 @@ const RegisterFamily gptj("gptj", {.title = "GPT-J",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gptj

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::granite {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -38,4 +38,4 @@ const RegisterFamily granite("granite", {.title = "Granite 3",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::granite

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::granitemoe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -53,4 +53,4 @@ const RegisterFamily granitemoe("granitemoe", {.title = "Granite 3 with experts"
                                                .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::granitemoe

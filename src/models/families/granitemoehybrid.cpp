@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::granitemoehybrid {
 
 namespace {
 // The sixth of ten layers looks at all tokens.
@@ -98,4 +98,4 @@ const RegisterFamily granitemoehybrid("granitemoehybrid", {.title = "Granite 4",
                                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::granitemoehybrid

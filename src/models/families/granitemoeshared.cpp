@@ -39,6 +39,10 @@ std::vector<GgufKey> granite_gguf_keys() {
                      {{"shared_intermediate_size", "expert_shared_feed_forward_length"}});
 }
 
+}  // namespace apus
+
+namespace apus::families::granitemoeshared {
+
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 2048, .ffn = 8192});
@@ -75,4 +79,4 @@ const RegisterFamily granitemoeshared("granitemoeshared", {.title = "Granite 3 w
                                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::granitemoeshared

@@ -30,6 +30,10 @@ DecoderSpec read_gte(const Config& c, const char* backbone) {
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::gte {
+
 namespace {
 DecoderSpec read(const Config& c) { return read_gte(c, "gte"); }
 
@@ -46,4 +50,4 @@ const RegisterFamily gte("gte", {.title = "GTE",
                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::gte

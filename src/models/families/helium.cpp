@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::helium {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -27,4 +27,4 @@ const RegisterFamily helium("helium", {.title = "Helium",
                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::helium

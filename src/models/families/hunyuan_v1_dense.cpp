@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::hunyuan_v1_dense {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -34,4 +34,4 @@ const RegisterFamily hunyuan_v1_dense("hunyuan_v1_dense", {.title = "Hunyuan (de
                                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::hunyuan_v1_dense

@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::hunyuan_v1_moe {
 
 namespace {
 // A number, or one for each layer, which must be alike.
@@ -60,4 +60,4 @@ const RegisterFamily hunyuan_v1_moe("hunyuan_v1_moe",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::hunyuan_v1_moe

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::hy_v3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -59,4 +59,4 @@ const RegisterFamily hy_v3("hy_v3", {.title = "Hunyuan 3",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::hy_v3

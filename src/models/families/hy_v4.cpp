@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::hy_v4 {
 
 namespace {
 // Per layer whose choice is taken: that of the nearest full layer before it; -1: its own.
@@ -99,4 +99,4 @@ const RegisterFamily hy_v4("hy_v4", {.title = "Hunyuan 4",
                                      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::hy_v4

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::hyperclovax {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -32,4 +32,4 @@ const RegisterFamily hyperclovax("hyperclovax", {.title = "HyperCLOVA X SEED",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::hyperclovax

@@ -25,6 +25,10 @@ DecoderSpec read_idefics3(const Config& c) {
   return with_tower(c, std::move(text), std::move(seeing));
 }
 
+}  // namespace apus
+
+namespace apus::families::idefics3 {
+
 namespace {
 constexpr int64_t kUsualMerge = 2;
 void read_file_of_tower(const GgufSays& clip, Json& config) {
@@ -36,6 +40,10 @@ void write_file_of_tower(const Json& config, GgufSettingsWriter& out) {
 }
 }  // namespace
 
+}  // namespace apus::families::idefics3
+
+namespace apus {
+
 GgufTower idefics3_gguf_tower() {
   GgufTower tower = siglip_gguf_tower("model.vision_model.");
   tower.projector = "idefics3", tower.architecture = "llama", tower.text = "llama";
@@ -44,9 +52,13 @@ GgufTower idefics3_gguf_tower() {
   tower.form.names.push_back({"model.connector.modality_projection.proj", "mm.model.fc"});
   tower.says["vision_config"].erase("vision_use_head"), tower.says["vision_config"]["model_type"] = "idefics3_vision";
   tower.tokens = {{"image_token_id", "<image>"}};
-  tower.read = read_file_of_tower, tower.write = write_file_of_tower;
+  tower.read = families::idefics3::read_file_of_tower, tower.write = families::idefics3::write_file_of_tower;
   return tower;
 }
+
+}  // namespace apus
+
+namespace apus::families::idefics3 {
 
 namespace {
 // Its files are read as SmolVLM's, which is the same model.
@@ -81,4 +93,4 @@ const RegisterFamily idefics3("idefics3", {.title = "Idefics 3",
                                            .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::idefics3

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::internlm {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -29,4 +29,4 @@ const RegisterFamily internlm("internlm", {.title = "InternLM 1",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::internlm

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::internlm2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -57,4 +57,4 @@ const RegisterFamily internlm2("internlm2", {.title = "InternLM 2 and 2.5",
                                              .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::internlm2

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::internlm3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -32,4 +32,4 @@ const RegisterFamily internlm3("internlm3", {.title = "InternLM 3",
                                              .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::internlm3

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_internvl.h"
 
-namespace apus {
+namespace apus::families::interns1 {
 
 namespace {
 const std::vector<Preset> presets = {
@@ -28,4 +28,4 @@ const RegisterFamily interns1("interns1", {.title = "Intern-S1",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::interns1

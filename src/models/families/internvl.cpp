@@ -5,7 +5,7 @@
 #include "models/spec/read_internvl.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::internvl {
 
 namespace {
 // Transformers before 4.52, and what it writes to this day: everything below `language_model.`.
@@ -17,6 +17,10 @@ DiskForm native_before_nesting() {
 }
 
 }  // namespace
+
+}  // namespace apus::families::internvl
+
+namespace apus {
 
 DecoderSpec read_native_internvl(const Config& c) {
   const Config vision = part_of(c, "vision_config");
@@ -40,8 +44,12 @@ DecoderSpec read_native_internvl(const Config& c) {
   DecoderSpec spec = read_language(part_of(c, "text_config"), "");
   spec.backbone = "model.language_model";
   return with_intern_tower(c, std::move(spec), std::move(tower), c.integer("image_token_id"),
-                           {"model.language_model", "lm_head"}, {native_before_nesting(), {}});
+                           {"model.language_model", "lm_head"}, {families::internvl::native_before_nesting(), {}});
 }
+
+}  // namespace apus
+
+namespace apus::families::internvl {
 
 namespace {
 // How its tower stands in a GGUF file beside the text's, which is of any family.
@@ -108,4 +116,4 @@ const RegisterFamily internvl("internvl", {.title = "InternVL 3 and 3.5, transfo
                                            .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::internvl

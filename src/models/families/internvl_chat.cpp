@@ -7,7 +7,7 @@
 #include "models/spec/read_internvl.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::internvl_chat {
 
 namespace {
 DecoderSpec read_chat(const Config& c) {
@@ -125,4 +125,4 @@ const RegisterFamily internvl_chat("internvl_chat", {.title = "InternVL 2.5 to 3
                                                      .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::internvl_chat

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::iquestcoder {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -30,4 +30,4 @@ const RegisterFamily iquestcoder("iquestcoder", {.title = "IQuest-Coder",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::iquestcoder

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::jais2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -33,4 +33,4 @@ const RegisterFamily jais2("jais2", {.title = "Jais 2",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::jais2

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::jamba {
 
 namespace {
 // Layers of a period that begins at an offset.
@@ -121,4 +121,4 @@ const RegisterFamily jamba("jamba", {.title = "Jamba",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::jamba

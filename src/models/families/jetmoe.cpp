@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::jetmoe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -49,4 +49,4 @@ const RegisterFamily jetmoe("jetmoe", {.title = "JetMoe",
                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::jetmoe

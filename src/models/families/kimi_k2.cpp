@@ -4,7 +4,7 @@
 #include "models/families/deepseek_v3.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::kimi_k2 {
 
 namespace {
 const Json kKimiYarn = {{"type", "yarn"},
@@ -51,4 +51,4 @@ const RegisterFamily kimi_k2("kimi_k2", {.title = "Kimi K2",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::kimi_k2

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::kimi_k25 {
 
 namespace {
 // Its own files name the tower's settings otherwise than those that transformers writes.
@@ -77,4 +77,4 @@ const RegisterFamily kimi_k25("kimi_k25", {.title = "Kimi K2.5 and K2.6",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::kimi_k25

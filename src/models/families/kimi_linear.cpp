@@ -9,7 +9,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::kimi_linear {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -153,4 +153,4 @@ const RegisterFamily kimi_linear("kimi_linear", {.title = "Kimi Linear",
                                                  .gguf = gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::kimi_linear

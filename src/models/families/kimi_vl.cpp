@@ -45,6 +45,10 @@ DecoderSpec with_moonvit(const Config& c, SeeingSpec seeing) {
   return with_tower(Config(said), read_language(Config(text), "language_model."), std::move(seeing));
 }
 
+}  // namespace apus
+
+namespace apus::families::kimi_vl {
+
 namespace {
 DecoderSpec read(const Config& c) {
   return with_moonvit(c, {.vision = read_moonvit(part_of(c, "vision_config")), .forms = {{}}});
@@ -94,4 +98,4 @@ const RegisterFamily kimi_vl("kimi_vl", {.title = "Kimi-VL",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::kimi_vl

@@ -8,7 +8,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::laguna {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -112,4 +112,4 @@ const RegisterFamily laguna("laguna", {.title = "Laguna",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::laguna

@@ -48,6 +48,10 @@ DecoderSpec read_lfm2(const Config& c) {
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::lfm2 {
+
 namespace {
 void read_gguf(const GgufSays& file, Json& config) {
   config["block_auto_adjust_ff_dim"] = false;
@@ -63,6 +67,10 @@ void write_gguf(const Json& config, GgufSettingsWriter& out) {
   });
 }
 }  // namespace
+
+}  // namespace apus::families::lfm2
+
+namespace apus {
 
 GgufForm lfm2_gguf() {
   return {.architecture = "lfm2",
@@ -84,9 +92,13 @@ GgufForm lfm2_gguf() {
                     {"self_attn.out_proj", "attn_output"}},
           .keys = {{"conv_L_cache", "shortconv.l_cache"}},
           .eps = {"norm_eps", "attention.layer_norm_rms_epsilon", GgufKey::Number},
-          .read = read_gguf,
-          .write = write_gguf};
+          .read = families::lfm2::read_gguf,
+          .write = families::lfm2::write_gguf};
 }
+
+}  // namespace apus
+
+namespace apus::families::lfm2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -122,4 +134,4 @@ const RegisterFamily lfm2("lfm2", {.title = "LFM2",
                                    .gguf = lfm2_gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::lfm2

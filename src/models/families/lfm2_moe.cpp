@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::lfm2_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -67,4 +67,4 @@ const RegisterFamily lfm2_moe("lfm2_moe", {.title = "LFM2 with experts",
                                            .gguf = gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::lfm2_moe

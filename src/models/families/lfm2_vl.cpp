@@ -8,7 +8,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::lfm2_vl {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -152,4 +152,4 @@ const RegisterFamily lfm2_vl("lfm2_vl", {.title = "LFM2-VL",
                                          .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::lfm2_vl

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::lfm3 {
 
 namespace {
 // conv, sliding_attention or full_attention of every layer; where the file has no list, of four layers two convolve.
@@ -84,4 +84,4 @@ const RegisterFamily lfm3("lfm3", {.title = "LFM3",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::lfm3

@@ -5,7 +5,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::lighton_ocr {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -37,4 +37,4 @@ const RegisterFamily lighton_ocr(
                     .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::lighton_ocr

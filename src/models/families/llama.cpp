@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::llama {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -41,4 +41,4 @@ const RegisterFamily llama("llama", {.title = "Llama 2, 3, 3.1 and 3.2",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llama

@@ -5,7 +5,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::llama4 {
 
 namespace {
 VisionSpec read_vision_model(const Config& v) {
@@ -99,4 +99,4 @@ const RegisterFamily llama4("llama4", {.title = "Llama 4",
                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llama4

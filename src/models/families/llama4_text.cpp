@@ -8,7 +8,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::llama4_text {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -96,4 +96,4 @@ const RegisterFamily llama4_text("llama4_text", {.title = "Llama 4 (text)",
                                                  .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llama4_text

@@ -6,7 +6,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::llava {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -48,4 +48,4 @@ const RegisterFamily llava("llava", {.title = "Llava 1.5, Pixtral",
                                      .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava

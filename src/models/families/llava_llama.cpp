@@ -9,7 +9,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::llava_llama {
 
 namespace {
 // Files name their tower and do not describe it; those that do are believed.
@@ -30,19 +30,24 @@ void expect_of_llava(const Config& c, const char* key, const char* wanted, const
 }
 }  // namespace
 
+}  // namespace apus::families::llava_llama
+
+namespace apus {
+
 DecoderSpec read_own_llava(const Config& c, const char* text_type) {
-  expect_of_llava(c, "image_aspect_ratio", "anyres",
-                  ": in their own files only Llava 1.6 and later are read, which hold their tower; of Llava 1.5 take "
-                  "transformers' layout, as llava-hf/llava-1.5-7b-hf");
-  expect_of_llava(c, "mm_patch_merge_type", "spatial_unpad");
-  expect_of_llava(c, "mm_projector_type", "mlp2x_gelu");
-  expect_of_llava(c, "mm_vision_select_feature", "patch");
+  families::llava_llama::expect_of_llava(
+      c, "image_aspect_ratio", "anyres",
+      ": in their own files only Llava 1.6 and later are read, which hold their tower; of Llava 1.5 take "
+      "transformers' layout, as llava-hf/llava-1.5-7b-hf");
+  families::llava_llama::expect_of_llava(c, "mm_patch_merge_type", "spatial_unpad");
+  families::llava_llama::expect_of_llava(c, "mm_projector_type", "mlp2x_gelu");
+  families::llava_llama::expect_of_llava(c, "mm_vision_select_feature", "patch");
   require(!c.flag("mm_use_im_start_end", false), Fault::Model,
           "config.json: mm_use_im_start_end true is not supported, which no Llava 1.6 has");
   Json text = c.json();
   text["model_type"] = text_type;
   DecoderSpec spec = read_language(Config(text), "");
-  const Json described = tower_of_llava(c);
+  const Json described = families::llava_llama::tower_of_llava(c);
   const Json* chosen = c.find("mm_vision_select_layer");
   const Json layer = {{"vision_feature_layer", chosen ? *chosen : Json(-2)}};
   SeeingSpec seeing{.vision = read_tower(Config(described))};
@@ -72,6 +77,10 @@ Json own_llava_says() {
           {"vision_config", clip_large_says()}};
 }
 
+}  // namespace apus
+
+namespace apus::families::llava_llama {
+
 namespace {
 DecoderSpec read_over_llama(const Config& c) { return read_own_llava(c, "llama"); }
 
@@ -87,4 +96,4 @@ const RegisterFamily llava_llama("llava_llama", {.title = "Llava 1.6, its author
                                                  .presets = over_llama});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava_llama

@@ -3,7 +3,7 @@
 #include "models/families/llava_llama.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::llava_mistral {
 
 namespace {
 DecoderSpec read_over_mistral(const Config& c) { return read_own_llava(c, "mistral"); }
@@ -31,4 +31,4 @@ const RegisterFamily llava_mistral("llava_mistral", {.title = "Llava 1.6 over Mi
                                                      .presets = over_mistral});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava_mistral

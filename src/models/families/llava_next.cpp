@@ -36,6 +36,10 @@ Json next_says(int64_t image_token) {
           {"vision_config", clip_large_says()}};
 }
 
+}  // namespace apus
+
+namespace apus::families::llava_next {
+
 namespace {
 DecoderSpec read_next(const Config& c) { return read_mosaics(c, "llama", -2); }
 
@@ -75,4 +79,4 @@ const RegisterFamily next("llava_next", {.title = "Llava 1.6",
                                          .presets = next_presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava_next

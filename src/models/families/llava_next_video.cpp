@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/seeing_spec.h"
 
-namespace apus {
+namespace apus::families::llava_next_video {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -61,4 +61,4 @@ const RegisterFamily video("llava_next_video", {.title = "Llava 1.6 for videos",
                                                 .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava_next_video

@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/seeing_spec.h"
 
-namespace apus {
+namespace apus::families::llava_onevision {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -58,4 +58,4 @@ const RegisterFamily onevision("llava_onevision", {.title = "Llava OneVision",
                                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava_onevision

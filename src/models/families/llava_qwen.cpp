@@ -3,7 +3,7 @@
 #include "models/families/llava_llama.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::llava_qwen {
 
 namespace {
 DecoderSpec read_over_qwen2(const Config& c) { return read_own_llava(c, "qwen2"); }
@@ -19,4 +19,4 @@ const RegisterFamily llava_qwen("llava_qwen", {.title = "Llava-NeXT over Qwen 1.
                                                .presets = over_qwen2});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llava_qwen

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::llavaonevision1_5 {
 
 namespace {
 VisionSpec read_rice_tower(const Config& v) {
@@ -67,4 +67,4 @@ const RegisterFamily llava_onevision1_5("llavaonevision1_5",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::llavaonevision1_5

@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::longcat_flash {
 
 namespace {
 // Halves 2i and 2i + 1 stand in layer i of the file.
@@ -87,4 +87,4 @@ const RegisterFamily longcat_flash("longcat_flash", {.title = "LongCat-Flash",
                                                      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::longcat_flash

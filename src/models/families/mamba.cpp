@@ -20,6 +20,10 @@ SelectiveForm read_selective(const Config& c, int64_t hidden) {
           .bias = c.flag("use_bias", false)};
 }
 
+}  // namespace apus
+
+namespace apus::families::mamba {
+
 namespace {
 void read_gguf(const GgufSays& file, Json& config) {
   config["expand"] = file.needed("ssm.inner_size") / config["hidden_size"].get<int64_t>();
@@ -34,6 +38,10 @@ void write_gguf(const Json& config, GgufSettingsWriter& out) {
   out.own("ssm.dt_b_c_rms", GgufValue::flag(normed));
 }
 }  // namespace
+
+}  // namespace apus::families::mamba
+
+namespace apus {
 
 GgufForm mamba_gguf(bool normed) {
   return {.architecture = "mamba",
@@ -53,9 +61,13 @@ GgufForm mamba_gguf(bool normed) {
                    {"intermediate_size", "ssm.inner_size"}},
           .layers = "backbone.layers.",
           .eps = {"layer_norm_epsilon", "attention.layer_norm_rms_epsilon", GgufKey::Number},
-          .read = read_gguf,
-          .write = normed ? write_gguf<true> : write_gguf<false>};
+          .read = families::mamba::read_gguf,
+          .write = normed ? families::mamba::write_gguf<true> : families::mamba::write_gguf<false>};
 }
+
+}  // namespace apus
+
+namespace apus::families::mamba {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -86,4 +98,4 @@ const RegisterFamily mamba("mamba", {.title = "Mamba",
                                      .gguf = mamba_gguf(false)});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mamba

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::mamba2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -84,4 +84,4 @@ const RegisterFamily mamba2("mamba2", {.title = "Mamba-2",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mamba2

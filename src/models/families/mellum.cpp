@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::mellum {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -61,4 +61,4 @@ const RegisterFamily mellum("mellum", {.title = "Mellum 2",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mellum

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/guess_form.h"
 
-namespace apus {
+namespace apus::families::mimo {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -31,4 +31,4 @@ const RegisterFamily mimo("mimo", {.title = "MiMo",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mimo

@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::mimo_v2_flash {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -113,4 +113,4 @@ const RegisterFamily mimo_v2_flash("mimo_v2_flash", {.title = "MiMo-V2-Flash",
                                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mimo_v2_flash

@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::minicpm3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -68,4 +68,4 @@ const RegisterFamily minicpm3("minicpm3", {.title = "MiniCPM3",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::minicpm3

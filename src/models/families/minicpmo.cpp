@@ -3,7 +3,7 @@
 #include "models/families/minicpmv.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::minicpmo {
 
 namespace {
 DecoderSpec read(const Config& c) { return read_minicpmv(c, true); }
@@ -20,4 +20,4 @@ const RegisterFamily minicpmo("minicpmo", {.title = "MiniCPM-o (text and images)
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::minicpmo

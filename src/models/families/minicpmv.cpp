@@ -9,7 +9,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::minicpmv {
 
 namespace {
 DecoderSpec read_text(const Config& c, double version, bool hears) {
@@ -22,9 +22,13 @@ DecoderSpec read_text(const Config& c, double version, bool hears) {
 }
 }  // namespace
 
+}  // namespace apus::families::minicpmv
+
+namespace apus {
+
 DecoderSpec read_minicpmv(const Config& c, bool hears) {
   const double version = minicpm_version(c.json());
-  DecoderSpec text = read_text(c, version, hears);
+  DecoderSpec text = families::minicpmv::read_text(c, version, hears);
   SeeingSpec seeing{.vision = read_minicpm_tower(part_of(c, "vision_config")), .forms = {{}}};
   VisionSpec& tower = seeing.vision;
   if (c.flag("drop_vision_last_layer", !hears)) --tower.layers;
@@ -58,6 +62,10 @@ Json minicpm_vision_says() {
             {"hidden_act", "gelu_pytorch_tanh"}}}};
 }
 
+}  // namespace apus
+
+namespace apus::families::minicpmv {
+
 namespace {
 DecoderSpec read(const Config& c) { return read_minicpmv(c, false); }
 
@@ -74,4 +82,4 @@ const RegisterFamily minicpmv("minicpmv", {.title = "MiniCPM-V 2.5 to 4.5",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::minicpmv

@@ -7,7 +7,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::minicpmv4_6 {
 
 namespace {
 // A number, or the same number twice.
@@ -64,4 +64,4 @@ const RegisterFamily minicpmv4_6("minicpmv4_6", {.title = "MiniCPM-V 4.6",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::minicpmv4_6

@@ -4,7 +4,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::minimax {
 
 namespace {
 NormedSums::Sum read_sum(const Config& c, const std::string& of) {
@@ -70,4 +70,4 @@ const RegisterFamily minimax("minimax", {.title = "MiniMax-Text-01 and M1",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::minimax

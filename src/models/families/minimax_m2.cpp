@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::minimax_m2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -57,4 +57,4 @@ const RegisterFamily minimax_m2(
                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::minimax_m2

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::ministral {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -25,4 +25,4 @@ const RegisterFamily ministral("ministral", {.title = "Ministral 8B",
                                              .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ministral

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::ministral3 {
 
 namespace {
 DecoderSpec read_said(const Config& c) {
@@ -66,4 +66,4 @@ const RegisterFamily ministral3("ministral3", {.title = "Ministral 3 (text)",
                                                .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ministral3

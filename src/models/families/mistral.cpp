@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::mistral {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -28,4 +28,4 @@ const RegisterFamily mistral("mistral", {.title = "Mistral 7B",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mistral

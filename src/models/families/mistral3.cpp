@@ -5,7 +5,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::mistral3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -63,4 +63,4 @@ const RegisterFamily mistral3("mistral3", {.title = "Mistral Small 3.1 and later
                                            .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mistral3

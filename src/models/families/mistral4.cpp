@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::mistral4 {
 
 namespace {
 Json yarn_says() {
@@ -63,4 +63,4 @@ const RegisterFamily mistral4("mistral4", {.title = "Mistral Small 4 (text)",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mistral4

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::mixtral {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -45,4 +45,4 @@ const RegisterFamily mixtral("mixtral", {.title = "Mixtral",
                                          .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mixtral

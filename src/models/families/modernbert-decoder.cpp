@@ -6,7 +6,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::modernbert_decoder {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -42,4 +42,4 @@ const RegisterFamily modernbert_decoder("modernbert-decoder", {.title = "ModernB
                                                                .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::modernbert_decoder

@@ -28,6 +28,10 @@ void use_modernbert_layers(const Config& c, Json words, int64_t window, DecoderS
   use_names(spec, {.up = "Wi", .down = "Wo"});
 }
 
+}  // namespace apus
+
+namespace apus::families::modernbert {
+
 namespace {
 EncoderHead read_head(const Config& c) {
   const std::string pooling = c.text("classifier_pooling", "cls");
@@ -75,4 +79,4 @@ const RegisterFamily modernbert("modernbert", {.title = "ModernBERT",
                                                .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::modernbert

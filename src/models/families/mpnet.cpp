@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_encoder.h"
 
-namespace apus {
+namespace apus::families::mpnet {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -31,4 +31,4 @@ const RegisterFamily mpnet("mpnet", {.title = "MPNet",
                                      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mpnet

@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::mpt {
 
 namespace {
 // 2^-(8 n / heads) for n from 1; where heads are no power of two, of the next one every second and then the others.
@@ -89,4 +89,4 @@ const RegisterFamily mpt(
     "mpt", {.title = "MPT", .architecture = "MptForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::mpt

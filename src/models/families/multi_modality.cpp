@@ -6,7 +6,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::multi_modality {
 
 namespace {
 // The files name the tower; its sizes are known.
@@ -27,24 +27,16 @@ VisionSpec read_timm(const Config& vision) {
   require(known != nullptr && vision.text("cls", "CLIPVisionTower") == "CLIPVisionTower", Fault::Model,
           "config.json: vision_config: '", vision.text("cls", ""), "' with model_name '", name,
           "' is not supported: only CLIPVisionTower with SigLIP; the hybrid tower of DeepSeek-VL 7B is not read");
-  VisionSpec s;
-  s.width = c.integer("width", known->width), s.layers = c.integer("layers", known->layers);
-  s.heads = c.integer("heads", 16), s.ffn = c.integer("ffn", known->ffn),
-  s.patch = c.integer("patch_size", known->patch);
-  s.tile = c.integer("image_size", 384);
   const Json* said = c.find("select_layer");  // counted from the end where it is below 0
   const int64_t select = said && said->is_number_integer() ? said->get<int64_t>() : -1;
-  s.layers = select <= 0 ? s.layers + select + 1 : std::min(s.layers, select);
-  require(s.layers > 0 && s.layers <= 4096 && s.heads > 0 && s.width > 0 && s.width % s.heads == 0 && s.ffn > 0 &&
-              s.patch > 0 && s.tile >= s.patch,
-          Fault::Model, "config.json: vision_config: params: ", s.layers, " layers (select_layer ", select, "), ",
-          s.heads, " heads, width ", s.width, ", patch_size ", s.patch, " and image_size ", s.tile,
-          " do not fit together");
-  s.name = "vision_model.vision_tower", s.merger = "aligner.layers";
-  s.norm = {NormKind::MeanAndBias, 1e-6}, s.act = TowerActivation::Gelu;
-  s.merge = s.time_patch = 1, s.patch_has_time = false, s.patch_bias = true, s.turned = false;
-  s.table_side = s.tile / s.patch, s.table_form = TableForm::Cubic, s.table_bare = true;
-  s.names.norm_out = "norm";
+  const int64_t all = c.integer("layers", known->layers);
+  VisionSpec s = timm_siglip({.width = c.integer("width", known->width),
+                              .layers = select <= 0 ? all + select + 1 : std::min(all, select),
+                              .heads = c.integer("heads", 16),
+                              .ffn = c.integer("ffn", known->ffn),
+                              .patch = c.integer("patch_size", known->patch),
+                              .side = c.integer("image_size", 384)});
+  s.name = "vision_model.vision_tower", s.merger = "aligner.layers", s.act = TowerActivation::Gelu;
   return s;
 }
 
@@ -95,4 +87,4 @@ const RegisterFamily janus(
                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::multi_modality

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::nanochat {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -33,4 +33,4 @@ const RegisterFamily nanochat("nanochat", {.title = "nanochat",
                                            .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::nanochat

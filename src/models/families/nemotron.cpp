@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::nemotron {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -39,4 +39,4 @@ const RegisterFamily nemotron("nemotron",
                                .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::nemotron

@@ -10,7 +10,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::nemotron_h {
 
 namespace {
 // M: Mamba-2; E: experts; *: attention; -: a feed-forward.
@@ -228,4 +228,4 @@ const RegisterFamily nemotron_h("nemotron_h", {.title = "Nemotron-H, Nemotron 3"
                                                .gguf = gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::nemotron_h

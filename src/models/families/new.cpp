@@ -4,7 +4,7 @@
 #include "models/families/gte.h"
 #include "models/spec/family.h"
 
-namespace apus {
+namespace apus::families::new_model {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -38,4 +38,4 @@ const RegisterFamily gte_of_files("new", {.title = "GTE by its files' own code",
                                           .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::new_model

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_encoder.h"
 
-namespace apus {
+namespace apus::families::nomic_bert {
 
 namespace {
 Json usual_words(const Config& c) {
@@ -64,4 +64,4 @@ const RegisterFamily nomic_bert(
     {.title = "Nomic BERT", .architecture = "NomicBertModel", .read = read, .encoder = true, .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::nomic_bert

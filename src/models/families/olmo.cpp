@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::olmo {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -31,4 +31,4 @@ const RegisterFamily olmo(
     "olmo", {.title = "OLMo 1", .architecture = "OlmoForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::olmo

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::olmo2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -29,4 +29,4 @@ const RegisterFamily olmo2(
     "olmo2", {.title = "OLMo 2", .architecture = "Olmo2ForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::olmo2

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::olmo3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -53,4 +53,4 @@ const RegisterFamily olmo3("olmo3", {.title = "OLMo 3",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::olmo3

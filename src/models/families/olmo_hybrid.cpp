@@ -5,7 +5,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::olmo_hybrid {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -51,4 +51,4 @@ const RegisterFamily olmo_hybrid("olmo_hybrid", {.title = "OLMo Hybrid",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::olmo_hybrid

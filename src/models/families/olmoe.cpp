@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::olmoe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -42,4 +42,4 @@ const RegisterFamily olmoe(
      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::olmoe

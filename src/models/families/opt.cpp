@@ -5,7 +5,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
 
-namespace apus {
+namespace apus::families::opt {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -38,4 +38,4 @@ const RegisterFamily opt("opt", {.title = "OPT",
                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::opt

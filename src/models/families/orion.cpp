@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::orion {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -29,4 +29,4 @@ const RegisterFamily orion("orion", {.title = "Orion 14B",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::orion

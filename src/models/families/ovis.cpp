@@ -53,6 +53,10 @@ DecoderSpec with_visual_words(DecoderSpec spec, SeeingSpec seeing, int64_t atom)
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::ovis {
+
 namespace {
 constexpr int64_t kAtom = -300;
 
@@ -124,4 +128,4 @@ const RegisterFamily ovis("ovis", {.title = "Ovis 1.6 and 2",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ovis

@@ -6,7 +6,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::ovis2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -71,4 +71,4 @@ const RegisterFamily ovis2("ovis2", {.title = "Ovis 2, transformers' layout",
                                      .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ovis2

@@ -7,7 +7,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::ovis2_5 {
 
 namespace {
 constexpr int64_t kAtom = -300;
@@ -30,7 +30,7 @@ std::vector<int64_t> layers_named(const Config& vit) {
   return layers;
 }
 
-VisionSpec read_tower(const Config& v) {
+VisionSpec read_own_tower(const Config& v) {
   VisionSpec s;
   s.width = v.integer("hidden_size", 1024), s.layers = v.integer("num_hidden_layers", 24);
   s.heads = v.integer("num_attention_heads", 16), s.ffn = v.integer("intermediate_size", 4096);
@@ -69,7 +69,7 @@ VisionSpec read_tower(const Config& v) {
 
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_language(part_of(c, "llm_config"), "llm.");
-  SeeingSpec seeing{.vision = read_tower(part_of(c, "vit_config"))};
+  SeeingSpec seeing{.vision = read_own_tower(part_of(c, "vit_config"))};
   VisionSpec& tower = seeing.vision;
   tower.out = spec.shape.hidden;
   tower.words = c.integer("visual_vocab_size", 65536), tower.word_table = "vte";
@@ -112,4 +112,4 @@ const RegisterFamily ovis2_5("ovis2_5", {.title = "Ovis2.5",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::ovis2_5

@@ -5,7 +5,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::paddleocr_vl {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -57,4 +57,4 @@ const RegisterFamily paddleocr_vl("paddleocr_vl",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::paddleocr_vl

@@ -5,7 +5,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::paligemma {
 
 namespace {
 // Newer files say of the text part what is true of all of it: that questions see what is behind.
@@ -68,4 +68,4 @@ const RegisterFamily paligemma("paligemma", {.title = "PaliGemma 1 and 2",
                                              .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::paligemma

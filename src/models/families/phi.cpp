@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::phi {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -54,4 +54,4 @@ const RegisterFamily phi(
             .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::phi

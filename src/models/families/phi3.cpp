@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::phi3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -38,4 +38,4 @@ const RegisterFamily phi3("phi3", {.title = "Phi-3, 3.5 and 4",
                                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::phi3

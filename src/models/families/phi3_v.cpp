@@ -7,7 +7,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::phi3_v {
 
 namespace {
 void expect_of_phi(const Config& c, const char* part, const char* key, const char* wanted) {
@@ -39,7 +39,7 @@ DecoderSpec read(const Config& c) {
   tower.names.merger_in = "0", tower.names.merger_out = "2";
   tower.line_end = eyes + "sub_GN", tower.between = eyes + "glb_GN";
   seeing.mosaic = std::make_shared<const MosaicForm>(
-      MosaicForm{.sizes = {}, .side = tower.tile, .cells = tower.table_side / 2, .whole_last = true});
+      MosaicForm{.sizes = {}, .side = tower.tile, .cells = tower.table_side / 2, .in_lines = true, .whole_last = true});
   seeing.image_token = c.integer("image_token_id", kTokenizersChoice), seeing.forms = {{}};
   use_sight_in_line(spec, std::move(seeing));
   return spec;
@@ -70,4 +70,4 @@ const RegisterFamily phi3_v("phi3_v", {.title = "Phi-3-vision, Phi-3.5-vision",
                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::phi3_v

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::phimoe {
 
 namespace {
 // What longrope multiplies sines by stands in the file.
@@ -63,4 +63,4 @@ const RegisterFamily phimoe("phimoe", {.title = "Phi-3.5-MoE",
                                        .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::phimoe

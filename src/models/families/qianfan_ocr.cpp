@@ -5,7 +5,7 @@
 #include "models/spec/read_internvl.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::qianfan_ocr {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -47,4 +47,4 @@ const RegisterFamily qianfan_ocr("qianfan_ocr", {.title = "Qianfan-OCR",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qianfan_ocr

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::qwen {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -62,4 +62,4 @@ const RegisterFamily qwen("qwen", {.title = "Qwen 1",
                                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen

@@ -14,6 +14,10 @@ DecoderSpec read_qwen2(const Config& c) {
   return spec;
 }
 
+}  // namespace apus
+
+namespace apus::families::qwen2 {
+
 namespace {
 // dim 0: files leave head_dim out, which is always hidden / heads here.
 // name        hidden layers heads kv dim ffn vocab positions theta tied
@@ -39,4 +43,4 @@ const RegisterFamily qwen2("qwen2", {.title = "Qwen2 and Qwen2.5",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen2

@@ -4,7 +4,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_omni.h"
 
-namespace apus {
+namespace apus::families::qwen2_5_omni {
 
 namespace {
 DecoderSpec read(const Config& whole) {
@@ -70,4 +70,4 @@ const RegisterFamily qwen2_5_omni("qwen2_5_omni",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen2_5_omni

@@ -6,7 +6,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::qwen2_5_vl {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -93,4 +93,4 @@ const RegisterFamily qwen2_5_vl("qwen2_5_vl",
                                  .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen2_5_vl

@@ -6,7 +6,7 @@
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::qwen2_audio {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -55,4 +55,4 @@ const RegisterFamily qwen2_audio("qwen2_audio", {.title = "Qwen2-Audio",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen2_audio

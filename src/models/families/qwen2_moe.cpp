@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::qwen2_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -42,4 +42,4 @@ const RegisterFamily qwen2_moe("qwen2_moe", {.title = "Qwen1.5-MoE, Qwen2-MoE: e
                                              .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen2_moe

@@ -7,7 +7,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_seeing.h"
 
-namespace apus {
+namespace apus::families::qwen2_vl {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -81,4 +81,4 @@ const RegisterFamily qwen2_vl("qwen2_vl",
                                .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen2_vl

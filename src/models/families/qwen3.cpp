@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::qwen3 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -35,4 +35,4 @@ const RegisterFamily qwen3("qwen3", {.title = "Qwen3",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3

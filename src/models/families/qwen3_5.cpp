@@ -4,7 +4,7 @@
 #include "models/spec/read_qwen3_next.h"
 #include "models/spec/read_qwen3_vl.h"
 
-namespace apus {
+namespace apus::families::qwen3_5 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -25,4 +25,4 @@ const RegisterFamily qwen3_5("qwen3_5", {.title = "Qwen3.5",
                                          .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_5

@@ -4,7 +4,7 @@
 #include "models/spec/read_qwen3_next.h"
 #include "models/spec/read_qwen3_vl.h"
 
-namespace apus {
+namespace apus::families::qwen3_5_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -28,4 +28,4 @@ const RegisterFamily qwen3_5_moe("qwen3_5_moe", {.title = "Qwen3.5-MoE",
                                                  .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_5_moe

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_qwen3_next.h"
 
-namespace apus {
+namespace apus::families::qwen3_5_moe_text {
 
 namespace {
 constexpr MixtureSpec mixture = {
@@ -36,4 +36,4 @@ const RegisterFamily qwen3_5_moe_text("qwen3_5_moe_text", {.title = "Qwen3.5-MoE
                                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_5_moe_text

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_qwen3_next.h"
 
-namespace apus {
+namespace apus::families::qwen3_5_text {
 
 namespace {
 // name                 hidden layers heads kv dim ffn vocab positions theta tied mixture
@@ -29,4 +29,4 @@ const RegisterFamily qwen3_5_text("qwen3_5_text", {.title = "Qwen3.5, text part"
                                                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_5_text

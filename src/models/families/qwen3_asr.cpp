@@ -5,7 +5,7 @@
 #include "models/spec/read_omni.h"
 #include "models/spec/read_tower.h"
 
-namespace apus {
+namespace apus::families::qwen3_asr {
 
 namespace {
 HearingSpec read_ears(const Config& c, int64_t hidden) {
@@ -72,4 +72,4 @@ const RegisterFamily qwen3_asr("qwen3_asr", {.title = "Qwen3-ASR",
                                              .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_asr

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::qwen3_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -45,4 +45,4 @@ const RegisterFamily qwen3_moe("qwen3_moe", {.title = "Qwen3-MoE",
                                              .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_moe

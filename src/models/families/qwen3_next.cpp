@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_qwen3_next.h"
 
-namespace apus {
+namespace apus::families::qwen3_next {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -75,4 +75,4 @@ const RegisterFamily qwen3_next("qwen3_next", {.title = "Qwen3-Next",
                                                .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_next

@@ -6,7 +6,7 @@
 #include "models/spec/read_omni.h"
 #include "models/spec/read_qwen3_vl.h"
 
-namespace apus {
+namespace apus::families::qwen3_omni_moe {
 
 namespace {
 DecoderSpec read(const Config& whole) {
@@ -57,4 +57,4 @@ const RegisterFamily qwen3_omni_moe("qwen3_omni_moe", {.title = "Qwen3-Omni (thi
                                                        .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_omni_moe

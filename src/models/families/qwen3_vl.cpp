@@ -4,7 +4,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_qwen3_vl.h"
 
-namespace apus {
+namespace apus::families::qwen3_vl {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -32,4 +32,4 @@ const RegisterFamily qwen3_vl("qwen3_vl", {.title = "Qwen3-VL",
                                            .gguf_tower = qwen3_gguf_tower("qwen3vl", "qwen3", "qwen3_vl_text")});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_vl

@@ -5,7 +5,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_qwen3_vl.h"
 
-namespace apus {
+namespace apus::families::qwen3_vl_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -54,4 +54,4 @@ const RegisterFamily qwen3_vl_moe("qwen3_vl_moe", {.title = "Qwen3-VL-MoE",
                                                    .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::qwen3_vl_moe

@@ -9,7 +9,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_state.h"
 
-namespace apus {
+namespace apus::families::recurrent_gemma {
 
 namespace {
 // Which layers attend: block_types, over and over.
@@ -73,4 +73,4 @@ const RegisterFamily recurrent_gemma("recurrent_gemma",
                                       .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::recurrent_gemma

@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_encoder.h"
 
-namespace apus {
+namespace apus::families::roberta {
 
 namespace {
 DecoderSpec read(const Config& c) { return read_roberta(c, 50265); }
@@ -23,4 +23,4 @@ const RegisterFamily roberta("roberta",
                               .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::roberta

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::sarvam_moe {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -66,4 +66,4 @@ const RegisterFamily sarvam_moe("sarvam_moe", {.title = "Sarvam-30B",
                                                .gguf = gguf()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::sarvam_moe

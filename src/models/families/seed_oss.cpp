@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::seed_oss {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -30,4 +30,4 @@ const RegisterFamily seed_oss("seed_oss", {.title = "Seed-OSS",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::seed_oss

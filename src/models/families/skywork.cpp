@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::skywork {
 
 namespace {
 DecoderSpec read(const Config& c) { return read_decoder(c, {.positions = 4096}); }
@@ -17,4 +17,4 @@ const RegisterFamily skywork(
     "skywork", {.title = "Skywork 13B", .architecture = "SkyworkForCausalLM", .read = read, .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::skywork

@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::smollm3 {
 
 namespace {
 // The list says 1 where positions are told.
@@ -43,4 +43,4 @@ const RegisterFamily smollm3(
     {.title = "SmolLM3", .architecture = "SmolLM3ForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::smollm3

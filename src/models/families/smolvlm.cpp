@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/seeing_spec.h"
 
-namespace apus {
+namespace apus::families::smolvlm {
 
 namespace {
 // Frames of videos are pictures of one tile each.
@@ -55,4 +55,4 @@ const RegisterFamily smolvlm("smolvlm", {.title = "SmolVLM, SmolVLM 2",
                                          .gguf_tower = gguf_tower()});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::smolvlm

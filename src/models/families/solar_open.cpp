@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::solar_open {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -44,4 +44,4 @@ const RegisterFamily solar_open("solar_open", {.title = "Solar Open",
                                                .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::solar_open

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::stablelm {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -60,4 +60,4 @@ const RegisterFamily stablelm("stablelm", {.title = "StableLM 2 and 3B",
                                            .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::stablelm

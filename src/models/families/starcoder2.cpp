@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::starcoder2 {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -40,4 +40,4 @@ const RegisterFamily starcoder2(
                    .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::starcoder2

@@ -5,7 +5,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::vaultgemma {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -38,4 +38,4 @@ const RegisterFamily vaultgemma("vaultgemma", {.title = "VaultGemma",
                                                .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::vaultgemma

@@ -7,7 +7,7 @@
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_gpt.h"
 
-namespace apus {
+namespace apus::families::xglm {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -40,4 +40,4 @@ const RegisterFamily xglm("xglm", {.title = "XGLM",
                                    .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::xglm

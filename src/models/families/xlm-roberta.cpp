@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_encoder.h"
 
-namespace apus {
+namespace apus::families::xlm_roberta {
 
 namespace {
 DecoderSpec read(const Config& c) { return read_roberta(c, 30522); }
@@ -24,4 +24,4 @@ const RegisterFamily xlm_roberta("xlm-roberta",
                                   .presets = presets});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::xlm_roberta

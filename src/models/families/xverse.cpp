@@ -3,7 +3,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::xverse {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -24,4 +24,4 @@ const RegisterFamily xverse(
     "xverse", {.title = "XVERSE", .architecture = "XverseForCausalLM", .read = read, .presets = presets, .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::xverse

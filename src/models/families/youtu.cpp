@@ -4,7 +4,7 @@
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
-namespace apus {
+namespace apus::families::youtu {
 
 namespace {
 DecoderSpec read(const Config& c) {
@@ -47,4 +47,4 @@ const RegisterFamily youtu("youtu", {.title = "Youtu-LLM",
                                      .gguf = gguf});
 }  // namespace
 
-}  // namespace apus
+}  // namespace apus::families::youtu

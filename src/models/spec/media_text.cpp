@@ -70,18 +70,14 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   require(shape[2] == shape[3] && shape[2] >= step && shape[2] < kLargest && shape[2] % step == rest, Fault::Data,
           "the ", media_name(content.type), "'s tiles have ", shape[3], " x ", shape[2],
           " pixels; they are squares whose side is a multiple of ", step, rest > 0 ? str(" and ", rest) : "");
-  if (v.join > 1) {
-    const int64_t side = (shape[2] / v.patch + v.join - 1) / v.join;
-    return shape[0] * side * side;
-  }
-  if (!spec.mosaic) return patches_of(grid_of(content, spec)) / (v.merge * v.merge);
+  if (!spec.mosaic) return shape[0] * v.rows_of_side(shape[2] / v.patch) * v.rows_of_side(shape[3] / v.patch);
   const MosaicForm& mosaic = *spec.mosaic;
   require(shape[2] == mosaic.side, Fault::Data, "the ", media_name(content.type), "'s tiles have ", shape[2],
           " pixels a side, this model's have ", mosaic.side);
   if (content.type == MediaType::Video) return mosaic.video_rows(shape[0]);
-  if (shape[0] == 1 && !mosaic.whole_last) return mosaic.cells * mosaic.cells + 1;
+  if (shape[0] == 1 && !mosaic.in_lines) return mosaic.cells * mosaic.cells + 1;
   const ImageSize size{content.came_as[1], content.came_as[0]};
-  if (mosaic.whole_last)
+  if (mosaic.in_lines)
     require(size.width % mosaic.side == 0 && size.height % mosaic.side == 0, Fault::Data, "the ",
             media_name(content.type), " of ", size.width, " x ", size.height, " pixels is not in whole squares of ",
             mosaic.side);
@@ -99,13 +95,14 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   if (spec.vision.tile > 0) return tokens_of_tiles(content, spec);
   const int64_t m = spec.vision.merge;
   constexpr int64_t kLargest = 1 << 20;
-  int64_t patches = 0;
+  int64_t patches = 0, rows = 0;
   for (const Grid& g : grids_of(content, spec)) {
     require(std::all_of(g.begin(), g.end(), [](int64_t n) { return n > 0 && n < kLargest; }) && g[1] % m == 0 &&
                 g[2] % m == 0,
             Fault::Data, "the ", name, "'s grid of ", g[0], " x ", g[1], " x ", g[2],
             " patches (time, height, width) cannot be; height and width are multiples of ", m);
     patches += patches_of(g);
+    rows += g[0] * spec.vision.rows_of_side(g[1]) * spec.vision.rows_of_side(g[2]);
   }
   const Grid& g = content.grid;
   require(content.shape.size() == 2 && content.shape[0] == patches, Fault::Data, "the ", name, " has ",
@@ -119,7 +116,7 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
     for (const Grid& grid : grids_of(content, spec)) pictures += grid[0];
     return pictures * queries;
   }
-  return patches / (m * m);
+  return rows;
 }
 
 namespace {

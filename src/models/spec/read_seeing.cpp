@@ -70,6 +70,8 @@ void use_sight_in_line(DecoderSpec& spec, SeeingSpec seeing) {
   seeing.time = TimeRule::Text;
   seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {seeing.vision.name};
   seeing.aligner = {seeing.vision.merger_name()};
+  for (const std::string& row : {seeing.vision.newline, seeing.vision.separator})
+    if (!row.empty()) seeing.aligner.push_back(row);
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
 }
 

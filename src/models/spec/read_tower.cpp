@@ -225,6 +225,21 @@ VisionSpec read_tower(const Config& vision) {
   return found->second(vision);
 }
 
+VisionSpec timm_siglip(const TimmSizes& sizes) {
+  VisionSpec s;
+  s.width = sizes.width, s.layers = sizes.layers, s.heads = sizes.heads, s.ffn = sizes.ffn;
+  s.patch = sizes.patch, s.tile = sizes.side;
+  require(s.layers > 0 && s.layers <= 4096 && s.heads > 0 && s.width > 0 && s.width % s.heads == 0 && s.ffn > 0 &&
+              s.patch > 0 && s.tile >= s.patch,
+          Fault::Model, "config.json: vision_config: ", s.layers, " layers, ", s.heads, " heads, width ", s.width,
+          ", feed-forwards of ", s.ffn, ", patch_size ", s.patch, " and image_size ", s.tile, " do not fit together");
+  s.norm = {NormKind::MeanAndBias, 1e-6}, s.act = TowerActivation::GeluTanh;
+  s.merge = s.time_patch = 1, s.patch_has_time = false, s.patch_bias = true, s.turned = false;
+  s.table_side = s.tile / s.patch, s.table_form = TableForm::Cubic, s.table_bare = true;
+  s.names.norm_out = "norm";
+  return s;
+}
+
 void use_last_norm(VisionSpec& tower) { std::swap(tower.names.norm_out, tower.names.idle_norm); }
 
 void use_feature_layer(const Config& c, VisionSpec& tower, int64_t unsaid) {

@@ -12,6 +12,12 @@ namespace apus {
 
 // siglip_vision_model, clip_vision_model, pixtral. Everything below `model.vision_tower`; without a merger.
 VisionSpec read_tower(const Config& vision);
+// SigLIP's over one square of `side` pixels, as timm has it: blocks, attn.qkv and so on. Without its name and its
+// merger.
+struct TimmSizes {
+  int64_t width = 0, layers = 0, heads = 0, ffn = 0, patch = 0, side = 0;
+};
+VisionSpec timm_siglip(const TimmSizes& sizes);
 // SigLIP's, as Idefics 3 and SmolVLM have it under names of their own.
 VisionSpec read_idefics_tower(const Config& vision);
 // SigLIP's of pictures in their own size, of whose 2 x 2 patches one row is made among the blocks (MiniCPM-V 4.6).

@@ -22,7 +22,8 @@ class VisionParts {
     if (!s_.patch_has_time) patch.erase(patch.begin() + 2);
     const int64_t cells = s_.table_side * s_.table_side;
     const bool bare_table = s_.bare_table();
-    if (!s_.newline.empty()) put(Kind::Bare, s_.newline, {s_.out}, false);
+    for (const std::string& row : {s_.newline, s_.separator})
+      if (!row.empty()) put(Kind::Bare, row, {s_.out}, false);
     if (!s_.line_end.empty()) put(Kind::Bare, s_.line_end, {1, 1, 1, cell()}, false);
     if (!s_.between.empty()) put(Kind::Bare, s_.between, {1, 1, cell()}, false);
     if (s_.resampler.queries > 0) resampler_bare(s_.merger_name() + ".");
@@ -50,6 +51,10 @@ class VisionParts {
     if (s_.halved_behind >= 0) halving();
     if (n.norm_out) norm(n.norm_out, s_.width);
     if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, s_.norm.kind == NormKind::MeanAndBias);
+    if (n.narrow) {
+      add(Kind::Table, n.narrow, {2 * s_.width, s_.width, 3, 3}, true);
+      add(Kind::Table, n.narrower, {4 * s_.width, 2 * s_.width, 3, 3}, true);
+    }
     if (n.merger_conv) add(Kind::Table, n.merger_conv, {s_.out, s_.width, s_.merge, s_.merge}, true);
     if (s_.resampler.queries > 0)
       resampler(s_.merger_name() + ".");

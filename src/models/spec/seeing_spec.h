@@ -64,6 +64,9 @@ struct VisionNames {
   // Null: cells are joined. Else a convolution of the tower makes `out` numbers of each, `merger_before` is a linear
   // layer with the merger's norm and gelu behind it, and what the merger gives has a gate.
   const char *merger_conv = nullptr, *merger_before = nullptr, *merger_gate = nullptr;
+  // Two convolutions before the merger, each of which halves both sides and gives twice as many numbers. Null: there
+  // are none. With merge 1.
+  const char *narrow = nullptr, *narrower = nullptr;
   // Vectors of the tower: what is taken off a cell, and what it is then multiplied by. Null: there are none.
   const char *cells_minus = nullptr, *cells_times = nullptr;
   const char* deep_mergers = "deepstack_merger_list";
@@ -171,8 +174,9 @@ struct VisionSpec {
   int64_t merger_rows = 0;
   double cell_scale = 1;  // of the mean of a cell's patches
   CellForm cells = CellForm::Joined;
-  // The whole name of a bare row that ends each line of a mosaic; "": there is none.
-  std::string newline = "";
+  // The whole names of bare rows: what ends each line of a mosaic, and what stands between its two pictures. "": there
+  // are none.
+  std::string newline = "", separator = "";
   // The whole names of bare cells, which go through the merger as others do, and come behind all of them: what ends
   // each line of a mosaic, and what stands between its two pictures. "": there are none.
   std::string line_end = "", between = "";
@@ -183,8 +187,7 @@ struct VisionSpec {
   std::vector<int64_t> mark_tokens = {};
   static constexpr int64_t kLowestMark = -305;  // of all families
   int64_t marks() const { return static_cast<int64_t>(mark_tokens.size()); }
-  // Of words: squares of so many patches become one, and rows of zeros fill up those at the picture's edges. With
-  // merge 1.
+  // Squares of so many patches become one, and rows of zeros fill up those at the picture's edges. With merge 1.
   int64_t join = 1;
   // The side of a window in merged cells, and the layers that look at whole frames all the same. 0: all do.
   int64_t window = 0;
@@ -198,9 +201,14 @@ struct VisionSpec {
   int64_t head_size() const { return width / heads; }
   int64_t kv_width() const { return kv_heads > 0 ? kv_heads * head_size() : width; }
   // Rows a side that the merger makes one of.
-  int64_t merged_side() const { return halved_behind < 0 ? merge : merge / 2; }
+  int64_t merged_side() const { return (halved_behind < 0 ? merge : merge / 2) * join; }
   int64_t cell_width() const {
-    return cells == CellForm::Mean ? width : width * merged_side() * merged_side() * join * join;
+    if (names.narrow) return 4 * width;
+    return cells == CellForm::Mean ? width : width * merged_side() * merged_side();
+  }
+  // Rows that the merger makes of so many patches a side.
+  int64_t rows_of_side(int64_t patches) const {
+    return names.narrow ? ((patches + 1) / 2 + 1) / 2 : (patches + join - 1) / join / merge;
   }
   bool bare_table() const { return table_bare || (names.first && !first_in_table); }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }

@@ -19,6 +19,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/towers/convolution.h"
 #include "models/towers/patch_rows.h"
 #include "nn/attention.h"
 #include "nn/run_again.h"
@@ -132,6 +133,9 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
                        linear(n.half_proj),
                        linear(n.half_in),
                        linear(n.half_out)};
+  }
+  if (spec.names.narrow) {
+    narrow_ = &parts.table(name(spec.names.narrow)), narrower_ = &parts.table(name(spec.names.narrower));
   }
   if (spec.names.merger_conv) cell_maker_ = &parts.table(name(spec.names.merger_conv));
   const auto merger = [&](const std::string& m, bool norm_first) {
@@ -334,6 +338,7 @@ at::Tensor VisionTower::of_means(const at::Tensor& x_MnD) const {
 
 // The rows of neighbours stand one behind the other, and become one.
 at::Tensor VisionTower::cells_of(const at::Tensor& x_ND) const {
+  if (narrow_) return x_ND;
   const at::Tensor x_MnD = x_ND.reshape({-1, spec_.merged_side() * spec_.merged_side(), spec_.width});
   switch (spec_.cells) {
     case CellForm::Mean:
@@ -355,6 +360,17 @@ at::Tensor VisionTower::gated(const Merger& m, const at::Tensor& x_ND, const Ste
   return (*m.out)(activated(spec_.act, (*m.gate)(x_MD, s)) * (*m.in)(x_MD, s), s);
 }
 
+at::Tensor VisionTower::narrowed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
+  std::vector<at::Tensor> all;
+  int64_t first = 0;
+  for (const Grid& g : grids) {
+    const at::Tensor x_THWD = x_ND.narrow(0, first, patches_of(g)).reshape({g[0], g[1], g[2], spec_.width});
+    first += patches_of(g);
+    all.push_back(convolved(convolved(x_THWD, *narrow_, 2), *narrower_, 2).flatten(0, 2));
+  }
+  return at::cat(all, 0);
+}
+
 at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
   if (cell_maker_) return gated(m, x_ND, step_of);
   if (!m.in && !m.matrix) return x_ND;
@@ -369,10 +385,8 @@ at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const La
 }
 
 // Each cell is some share of every word.
-at::Tensor VisionTower::in_words(const at::Tensor& x_ND, const std::vector<Grid>& grids, const Layout& l,
-                                 const StepOf& step_of) const {
-  at::Tensor x_MC = spec_.join > 1 ? joined_squares(x_ND, grids, spec_.join)
-                                   : x_ND.reshape({-1, spec_.width * spec_.merge * spec_.merge});
+at::Tensor VisionTower::in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
+  at::Tensor x_MC = x_ND.reshape({-1, spec_.cell_width()});
   if (l.cell_back.defined()) x_MC = at::index_select(x_MC, 0, l.cell_back);
   const at::Tensor score_MW = (*merger_.norm)((*merger_.in)(x_MC, step_of(x_MC.size(0))));
   const at::Tensor share_MW = at::softmax(score_MW, 1, at::kFloat).to(x_ND.scalar_type());
@@ -428,8 +442,10 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
     const auto as_patches = [&](const Param* cell) { return cell->data.reshape({-1, spec_.width}); };
     x_ND = at::cat({x_ND, as_patches(line_end_), as_patches(between_)}, 0);
   }
+  if (narrow_) x_ND = narrowed(x_ND, grids);
+  if (spec_.join > 1) x_ND = joined_squares(x_ND, grids, spec_.join).reshape({-1, spec_.width});
   sight.row_MD = resampler_ ? (*resampler_)(x_ND, grids, step_of)
-                 : words_   ? in_words(x_ND, grids, l, step_of)
+                 : words_   ? in_words(x_ND, l, step_of)
                             : merged(merger_, x_ND, l, step_of);
   return sight;
 }

@@ -81,14 +81,15 @@ class VisionTower {
   at::Tensor of_means(const at::Tensor& x_MnD) const;
   at::Tensor cells_of(const at::Tensor& x_ND) const;
   at::Tensor gated(const Merger& merger, const at::Tensor& x_ND, const StepOf& step_of) const;
+  at::Tensor narrowed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
-  at::Tensor in_words(const at::Tensor& x_ND, const std::vector<Grid>& grids, const Layout& l,
-                      const StepOf& step_of) const;
+  at::Tensor in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
 
   const VisionSpec spec_;
   // Null: patches come as rows; there is none.
   const Table *patches_ = nullptr, *positions_ = nullptr, *words_ = nullptr;
-  const Table* cell_maker_ = nullptr;  // null: cells are joined
+  const Table* cell_maker_ = nullptr;                    // null: cells are joined
+  const Table *narrow_ = nullptr, *narrower_ = nullptr;  // null: patches are not narrowed
   // A row that stands before each picture's patches, and positions with its own before the others where they are bare.
   // Null: there is none.
   const Param *first_ = nullptr, *first_and_positions_ = nullptr, *first_angles_ = nullptr;
