@@ -11,8 +11,7 @@ namespace fs = std::filesystem;
 void require_same_tokenizer(const fs::path& policy, const fs::path& other, const std::string& flag) {
   std::error_code code;
   if (fs::equivalent(policy, other, code)) return;
-  const auto has = [&](const char* name) { return fs::exists(other / name); };
-  if (!has("tokenizer.json") && !has("vocab.json") && !has("vocab.txt"))
+  if (!has_tokenizer(other))
     return log_warning(flag, " ", other.string(), " holds no tokenizer: it is taken to have that of ", policy.string());
   const std::string difference = tokenizer_difference(*Tokenizer::load(policy), *Tokenizer::load(other));
   require(difference.empty(), Fault::Usage, flag, " ", other.string(), " has another tokenizer than --model ",

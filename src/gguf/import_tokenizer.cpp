@@ -2,11 +2,11 @@
 // tokenizer.json of a GGUF file's lists: byte-level vocabularies ("gpt2") with their merges, and SentencePiece's
 // ("llama"), whose merges follow from the scores.
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "gguf/import.h"
+#include "text/tokenizer_source.h"
 
 namespace apus {
 
@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kModelKey = "tokenizer.ggml.model";
 constexpr const char* kTokensKey = "tokenizer.ggml.tokens";
-constexpr const char* kMetaspace = "\xE2\x96\x81";
 
 std::string setting(const char* name) { return std::string("tokenizer.ggml.") + name; }
 
@@ -68,34 +67,16 @@ std::string special(const GgufHeader& header, const char* name) {
   return tokens[static_cast<size_t>(*id)];
 }
 
-// Each way to make a token of two others, best token first; among equals as the vocabulary has them.
-Json merges_by_score(const GgufHeader& header, const std::vector<int64_t>& kinds) {
+Json scored_merges(const GgufHeader& header, const std::vector<int64_t>& kinds) {
   const auto& tokens = tokens_of(header);
   const auto* scores = header.numbers(setting("scores"));
   require(scores && scores->size() == tokens.size(), Fault::Model, header.where, ": '", setting("scores"),
           "' must have a number for each of the ", tokens.size(), " tokens");
-  std::unordered_map<std::string, size_t> id_of;
-  for (size_t i = 0; i < tokens.size(); ++i)
-    if (kinds[i] == gguf_token::kNormal) id_of.emplace(tokens[i], i);
-  struct Merge {
-    size_t left, right;
-    double score;
-  };
-  std::vector<Merge> merges;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (kinds[i] != gguf_token::kNormal) continue;
-    const size_t first = merges.size();
-    for (size_t cut = 1; cut < tokens[i].size(); ++cut) {
-      if ((static_cast<unsigned char>(tokens[i][cut]) & 0xC0) == 0x80) continue;  // inside of a character
-      const auto left = id_of.find(tokens[i].substr(0, cut)), right = id_of.find(tokens[i].substr(cut));
-      if (left != id_of.end() && right != id_of.end()) merges.push_back({left->second, right->second, (*scores)[i]});
-    }
-    std::sort(merges.begin() + static_cast<int64_t>(first), merges.end(),
-              [](const Merge& a, const Merge& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
-  }
-  std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) { return a.score > b.score; });
+  std::vector<bool> normal;
+  for (const int64_t kind : kinds) normal.push_back(kind == gguf_token::kNormal);
   Json out = Json::array();
-  for (const Merge& m : merges) out.push_back({tokens[m.left], tokens[m.right]});
+  for (const auto& [left, right] : merges_by_score(tokens, {scores->begin(), scores->end()}, normal))
+    out.push_back({tokens[left], tokens[right]});
   return out;
 }
 
@@ -131,19 +112,6 @@ Json vocabulary(const GgufHeader& header, const std::vector<int64_t>& kinds) {
   return vocab;
 }
 
-Json piece_stages(bool prefix) {
-  Json normalizers = Json::array(), decoders = Json::array();
-  if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kMetaspace}});
-  normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMetaspace}});
-  decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", kMetaspace}}}, {"content", " "}});
-  decoders.push_back({{"type", "ByteFallback"}});
-  decoders.push_back({{"type", "Fuse"}});
-  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  return {{"normalizer", {{"type", "Sequence"}, {"normalizers", normalizers}}},
-          {"pre_tokenizer", nullptr},
-          {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}}};
-}
-
 Json byte_stages(const GgufHeader& header, bool& ignore_merges) {
   const CutRule rule = cut_rule(pre_of(header), header.where);
   ignore_merges = rule.ignore_merges;
@@ -156,15 +124,7 @@ Json byte_stages(const GgufHeader& header, bool& ignore_merges) {
 Json bos_processor(const GgufHeader& header) {
   const std::string bos = special(header, "bos_token_id");
   if (!adds_bos(header) || bos.empty()) return nullptr;
-  const Json token = {{"SpecialToken", {{"id", bos}, {"type_id", 0}}}};
-  const auto text = [](const char* name, int type) -> Json {
-    return {{"Sequence", {{"id", name}, {"type_id", type}}}};
-  };
-  const int64_t id = *header.integer(setting("bos_token_id"));
-  return {{"type", "TemplateProcessing"},
-          {"single", {token, text("A", 0)}},
-          {"pair", {token, text("A", 0), text("B", 1)}},
-          {"special_tokens", {{bos, {{"id", bos}, {"ids", {id}}, {"tokens", {bos}}}}}}};
+  return marks_before({{bos, *header.integer(setting("bos_token_id"))}});
 }
 
 // The file's chat templates: one text, or a list where there are several.
@@ -202,7 +162,7 @@ Json tokenizer_of_gguf(const GgufHeader& header) {
                 {"byte_fallback", pieces},
                 {"ignore_merges", ignore_merges},
                 {"vocab", vocabulary(header, kinds)},
-                {"merges", pieces ? merges_by_score(header, kinds) : Json(*merges)}};
+                {"merges", pieces ? scored_merges(header, kinds) : Json(*merges)}};
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSeek-VL2: a picture in one square that its longer side fills, and once more, larger, in a grid of squares; where a
-// conversation has more than two pictures, the larger one is one square too.
+// DeepSeek-VL2: a picture in one square that its longer side fills, and once more, larger, in a grid of squares; where
+// a conversation has more than two pictures, the larger one is one square too.
 #include <cmath>
 
 #include "base/error.h"
@@ -79,8 +79,9 @@ class DeepseekVl2Processor final : public MediaProcessor {
 };
 
 // Under the name that DeepSeek-OCR's files have too, which pages.cpp tells apart.
-const RegisterMediaFamily deepseek_vl2({"deepseek_vl2"},
-                                       [](const MediaCheckpoint& c) { return std::make_shared<DeepseekVl2Processor>(c); });
+const RegisterMediaFamily deepseek_vl2({"deepseek_vl2"}, [](const MediaCheckpoint& c) {
+  return std::make_shared<DeepseekVl2Processor>(c);
+});
 
 }  // namespace
 }  // namespace apus

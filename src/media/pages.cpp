@@ -148,7 +148,8 @@ std::shared_ptr<const MediaProcessor> make_pages(const MediaCheckpoint& c) {
 }
 
 const RegisterMediaFamily pages({"deepseek_vl_v2", "deepseek_ocr2"}, make_pages);
-const RegisterMediaFamily got({"got_ocr2"}, [](const MediaCheckpoint& c) { return std::make_shared<GotProcessor>(c); });
+const RegisterMediaFamily got({"got_ocr2", "GOT"},
+                              [](const MediaCheckpoint& c) { return std::make_shared<GotProcessor>(c); });
 
 }  // namespace
 }  // namespace apus

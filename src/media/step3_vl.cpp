@@ -42,8 +42,8 @@ class Step3Processor final : public MediaProcessor {
     window_side_ = side_ * kWindowSide / kOneView;
     require(form_.patch > 0 && side_ <= 8192 && window_side_ >= form_.patch && side_ % form_.patch == 0 &&
                 window_side_ % form_.patch == 0,
-            Fault::Model, "config.json: squares of ", side_, " and ", window_side_, " pixels are not in whole patches of ",
-            form_.patch);
+            Fault::Model, "config.json: squares of ", side_, " and ", window_side_,
+            " pixels are not in whole patches of ", form_.patch);
   }
   ImageSize seen_size(ImageSize) const override { return {side_, side_}; }
   std::vector<int32_t> media_tokens() const override { return {token_}; }

@@ -80,9 +80,11 @@ void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
     return;
   }
   const fs::path from = o.tokenizer;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "vocab.txt",
-                           "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"})
+  const auto copy = [&](const char* name) {
     if (fs::exists(from / name)) write_file_atomic(dir / name, read_file(from / name, int64_t{1} << 30));
+  };
+  for (const char* name : kTokenizerFiles) copy(name);
+  for (const char* name : kBesideTokenizer) copy(name);
 }
 
 // What begins, ends and fills texts is the tokenizer's, where the config does not say; and every token needs a row.

@@ -346,9 +346,7 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
 
 // The same, with the token of images that some checkpoints leave to their tokenizer.
 SeeingSpec with_tokens(SeeingSpec spec, const std::string& folder) {
-  if (spec.image_token != kTokenizersChoice ||
-      !std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json"))
-    return spec;
+  if (spec.image_token != kTokenizersChoice || !has_tokenizer(folder)) return spec;
   if (const auto id = Tokenizer::load(folder)->id("<IMG_CONTEXT>")) spec.image_token = spec.video_token = *id;
   return spec;
 }

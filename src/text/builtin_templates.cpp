@@ -183,6 +183,29 @@ constexpr std::string_view kPaliGemma = R"({%- macro said(content) -%}
 {%- endfor -%}
 )";
 
+// Roles as words with marks around them, a blank line between; each answer has its end. Checkpoints bring no template.
+constexpr std::string_view kDeepseekVl2 = R"({{- bos_token -}}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {%- generation -%}
+      {{- text_of(message.content) ~ eos_token -}}
+    {%- endgeneration -%}
+  {%- elif message.role == 'system' -%}
+    {{- text_of(message.content) -}}
+  {%- else -%}
+    {{- '<|User|>: ' ~ text_of(message.content) ~ '\n\n<|Assistant|>:' -}}
+  {%- endif -%}
+{%- endfor -%}
+)";
+
+// ChatML with what the system says where nobody else does.
+std::string chatml_with(const std::string& system) {
+  return std::string(kTextOf) +
+         "{%- if not (messages and messages[0].role == 'system') -%}\n"
+         "  {%- set messages = [{'role': 'system', 'content': '" +
+         system + "'}] + messages -%}\n{%- endif -%}\n" + std::string(kChatml);
+}
+
 struct Builtin {
   std::string_view name;
   std::string text;
@@ -190,11 +213,18 @@ struct Builtin {
 };
 
 const std::vector<Builtin>& builtins() {
-  static const std::vector<Builtin> all = {{"paligemma", std::string(kPaliGemma), "paligemma"},
-                                           {"chatml", std::string(kTextOf) + std::string(kChatml)},
-                                           {"llama3", std::string(kTextOf) + std::string(kLlama3)},
-                                           {"default", std::string(kTextOf) + std::string(kPlainTurns)},
-                                           {"plain", std::string(kTextOf) + std::string(kPlain)}};
+  static const std::vector<Builtin> all = {
+      {"paligemma", std::string(kPaliGemma), "paligemma"},
+      {"qwen", chatml_with("You are a helpful assistant."), "qwen"},
+      {"got_ocr2",
+       chatml_with("        You should follow the instructions carefully and explain "
+                   "your answers in detail."),
+       "GOT"},
+      {"deepseek_vl2", std::string(kTextOf) + std::string(kDeepseekVl2)},
+      {"chatml", std::string(kTextOf) + std::string(kChatml)},
+      {"llama3", std::string(kTextOf) + std::string(kLlama3)},
+      {"default", std::string(kTextOf) + std::string(kPlainTurns)},
+      {"plain", std::string(kTextOf) + std::string(kPlain)}};
   return all;
 }
 

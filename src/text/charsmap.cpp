@@ -31,7 +31,7 @@ std::string from_base64(const JsonPart& part, const char* key) {
 
 class Charsmap final : public Normalizer {
  public:
-  explicit Charsmap(const JsonPart& part) {
+  explicit Charsmap(const JsonPart& part) : longest_(part.flag("longest", false)) {
     constexpr const char* kKey = "precompiled_charsmap";
     const std::string blob = from_base64(part, kKey);
     uint32_t size = 0;
@@ -44,10 +44,20 @@ class Charsmap final : public Normalizer {
     if (unicode::valid_prefix(texts_) != texts_.size()) part.error(kKey, "its texts are not UTF-8");
   }
 
-  // Grapheme clusters that the map knows are replaced; of others, the characters that it knows.
+  // As tokenizer.json means it: grapheme clusters that the map knows are replaced; of others, the characters that it
+  // knows. As SentencePiece means it ("longest"): at each place the longest entry.
   void apply(TokenText& text) const override {
     TokenEdit edit(text);
     const std::string_view all = text.text;
+    for (size_t i = 0; longest_ && i < all.size();) {
+      size_t n = static_cast<size_t>(unicode::utf8_length(static_cast<unsigned char>(all[i])));
+      if (const char* whole = find(all.substr(i), &n))
+        edit.put(whole, i, i + n);
+      else
+        edit.keep(i, i + n);
+      i += n;
+    }
+    if (longest_) return void(text = edit.take());
     size_t begin = 0;
     for (const size_t end : unicode::grapheme_ends(all)) {
       const char* whole = end - begin < 6 ? find(all.substr(begin, end - begin)) : nullptr;
@@ -66,26 +76,31 @@ class Charsmap final : public Normalizer {
   }
 
  private:
-  // The replacement for the shortest entry that `key` begins with, as the library that defined this does.
-  const char* find(std::string_view key) const {
+  // The replacement for the shortest entry that `key` begins with, as the library that defined this does; or for the
+  // longest one, whose length is then put at `length`.
+  const char* find(std::string_view key, size_t* length = nullptr) const {
     const auto unit = [&](uint32_t at) { return at < units_.size() ? units_[at] : 0; };
     const auto offset = [](uint32_t u) { return (u >> 10) << ((u & (1u << 9)) >> 6); };
     uint32_t at = offset(unit(0));
-    for (const char c : key) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte == 0) return nullptr;
+    const char* found = nullptr;
+    for (size_t i = 0; i < key.size(); ++i) {
+      const auto byte = static_cast<unsigned char>(key[i]);
+      if (byte == 0) return found;
       at ^= byte;
       const uint32_t u = unit(at);
-      if ((u & (1u << 31 | 0xFF)) != byte) return nullptr;
+      if ((u & (1u << 31 | 0xFF)) != byte) return found;
       at ^= offset(u);
-      if (u >> 8 & 1) {
-        const uint32_t value = unit(at) & 0x7FFFFFFF;
-        return value < texts_.size() ? texts_.c_str() + value : nullptr;
-      }
+      if ((u >> 8 & 1) == 0) continue;
+      const uint32_t value = unit(at) & 0x7FFFFFFF;
+      if (value >= texts_.size()) return found;
+      found = texts_.c_str() + value;
+      if (!length) return found;
+      *length = i + 1;
     }
-    return nullptr;
+    return found;
   }
 
+  bool longest_;
   std::vector<uint32_t> units_;
   std::string texts_;  // replacements, each ended by a zero byte
 };

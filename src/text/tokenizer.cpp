@@ -122,6 +122,11 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
   return std::make_shared<const Tokenizer>(read_tokenizer(path));
 }
 
+std::shared_ptr<const Tokenizer> Tokenizer::from_file(std::string_view bytes, const std::string& name,
+                                                      std::string_view config) {
+  return std::make_shared<const Tokenizer>(read_tokenizer_file(bytes, name, config));
+}
+
 std::shared_ptr<const Tokenizer> Tokenizer::from_json(std::string_view tokenizer, std::string_view config,
                                                       const std::string& name) {
   return std::make_shared<const Tokenizer>(read_tokenizer(tokenizer, config, name));

@@ -17,15 +17,25 @@ namespace apus {
 
 struct TokenizerParts;  // the stages read from tokenizer.json (tokenizer_parts.h)
 
+// The files of which one makes a folder's tokenizer, the first that is there; and those that stand beside them.
+inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.txt",      "vocab.json",     "qwen.tiktoken",
+                                                  "hy.tiktoken",    "tiktoken.model", "tokenizer.model"};
+inline constexpr const char* kBesideTokenizer[] = {"merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+                                                   "added_tokens.json", "chat_template.jinja"};
+bool has_tokenizer(const std::filesystem::path& folder);
+
 class Tokenizer {
  public:
-  // `path`: a folder with tokenizer.json, or with vocab.json and merges.txt, or vocab.txt (tokenizer_config.json beside
-  // them is read for special tokens and flags); or a tokenizer.json file itself.
+  // `path`: a folder with one of kTokenizerFiles (tokenizer_config.json beside it is read for special tokens and
+  // flags); or a tokenizer.json file itself.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path);
   // The texts themselves. `config` is that of tokenizer_config.json, or empty;
   // `name` is what errors call the first one.
   static std::shared_ptr<const Tokenizer> from_json(std::string_view tokenizer, std::string_view config = {},
                                                     const std::string& name = "tokenizer.json");
+  // SentencePiece's or tiktoken's file, whose name is `name`.
+  static std::shared_ptr<const Tokenizer> from_file(std::string_view bytes, const std::string& name,
+                                                    std::string_view config = {});
 
   // Bytes that are not UTF-8 are read as U+FFFD. `add_special` adds what the post-processor asks for (BOS, EOS).
   // `split_special`: the text of special tokens is plain text (for text that users wrote).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokenizer.json, or vocab.json and merges.txt, or vocab.txt, to the parts of a Tokenizer.
-// "truncation" and "padding" of tokenizer.json are for batches of fixed shape and are not applied.
+// From tokenizer.json, or vocab.json and merges.txt, or vocab.txt, or SentencePiece's and tiktoken's files, to the
+// parts of a Tokenizer. "truncation" and "padding" of tokenizer.json are for batches of fixed shape and are not
+// applied.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "text/byte_alphabet.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_parts.h"
+#include "text/tokenizer_source.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -330,7 +332,52 @@ std::unique_ptr<TokenizerParts> read_vocab_of_lines(const fs::path& file, const 
   return parts;
 }
 
+// ---- SentencePiece's and tiktoken's files
+
+// What the file implies of special tokens is put into `config`.
+std::unique_ptr<TokenizerParts> parts_of_file(std::string_view bytes, const std::string& name, ConfigFile& config,
+                                              bool sees) {
+  const TokenizerSource source = is_rank_file(bytes) ? read_rank_file(bytes, name, config.json, sees)
+                                                     : read_sentence_piece(bytes, name, config.json);
+  for (const auto& [key, token] : source.usual)
+    if (!config.json.contains(key)) config.json[key] = token;
+  std::vector<std::pair<std::string, std::string_view>> members;
+  for (const auto& [key, text] : source.model) members.emplace_back(key, text);
+  auto parts = std::make_unique<TokenizerParts>();
+  const std::string stages = source.stages.dump();
+  assemble(*parts, Members(stages, name), ModelSource(name, std::move(members)));
+  for (const AddedToken& token : source.added) add_token(*parts, token, name);
+  return parts;
+}
+
+// Null: the folder has none of these.
+std::unique_ptr<TokenizerParts> read_other_file(const fs::path& dir, ConfigFile& config) {
+  for (const std::string file : kTokenizerFiles) {
+    const fs::path path = dir / file;
+    if (!fs::is_regular_file(path) || file.ends_with(".json") || file.ends_with(".txt")) continue;
+    const std::string bytes = read_file(path, kMaxFile), model = optional_file(dir / "config.json");
+    const Json said = model.empty() ? Json::object() : parse_json(model, (dir / "config.json").string());
+    return parts_of_file(bytes, path.string(), config,
+                         said.contains("visual") || said.value("model_type", "") == "GOT");
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+std::unique_ptr<TokenizerParts> read_tokenizer_file(std::string_view bytes, const std::string& name,
+                                                    std::string_view config) {
+  check_text(config, "tokenizer_config.json");
+  ConfigFile config_file("tokenizer_config.json", config);
+  auto parts = parts_of_file(bytes, name, config_file, false);
+  complete(*parts, config_file, {"special_tokens_map.json", ""});
+  return parts;
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  return std::any_of(std::begin(kTokenizerFiles), std::end(kTokenizerFiles),
+                     [&](const char* file) { return fs::is_regular_file(folder / file); });
+}
 
 std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config,
                                                const std::string& name) {
@@ -356,8 +403,8 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
   std::string_view config_view = config_text, map_view = map_text;
   check_text(config_view, (dir / "tokenizer_config.json").string());
   check_text(map_view, (dir / "special_tokens_map.json").string());
-  const ConfigFile config((dir / "tokenizer_config.json").string(), config_view),
-      map((dir / "special_tokens_map.json").string(), map_view);
+  ConfigFile config((dir / "tokenizer_config.json").string(), config_view);
+  const ConfigFile map((dir / "special_tokens_map.json").string(), map_view);
   std::unique_ptr<TokenizerParts> parts;
   if (fs::is_regular_file(file)) {
     const std::string text = read_file(file, kMaxFile);
@@ -370,11 +417,14 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
     assemble(*parts, members, ModelSource(members.raw.at("model"), file.string()), &config.json);
   } else if (fs::is_regular_file(dir / "vocab.txt")) {
     parts = read_vocab_of_lines(dir / "vocab.txt", config);
-  } else {
-    require(fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt"), Fault::Model,
-            path.string(),
-            " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt, or BERT's vocab.txt");
+  } else if (fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt")) {
     parts = read_vocab_and_merges(dir, config);
+  } else {
+    parts = read_other_file(dir, config);
+    require(
+        parts != nullptr, Fault::Model, path.string(),
+        " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt, BERT's vocab.txt, SentencePiece's "
+        "tokenizer.model, or tiktoken's file (qwen.tiktoken, hy.tiktoken, tiktoken.model, tokenizer.model)");
   }
   complete(*parts, config, map);
   return parts;

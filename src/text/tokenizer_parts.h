@@ -50,6 +50,9 @@ struct TokenizerParts {
 // Reads the parts from texts (tokenizer_load.cpp). `config` is that of tokenizer_config.json, or empty.
 std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config,
                                                const std::string& name);
+// SentencePiece's or tiktoken's file.
+std::unique_ptr<TokenizerParts> read_tokenizer_file(std::string_view bytes, const std::string& name,
+                                                    std::string_view config);
 // From a folder or file.
 std::unique_ptr<TokenizerParts> read_tokenizer(const std::filesystem::path& path);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer.json of any bytes, or a small good one with one part exchanged for any bytes (the first byte says which):
-// it loads or is refused; what loads encodes and decodes any text within bounds.
+// it loads or is refused; what loads encodes and decodes any text within bounds. The same of SentencePiece's and
+// tiktoken's files.
 //   input: kind, file or part, '\1', text        ('\1' cannot stand in JSON)
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data) + 1, size - 1);
   const size_t cut = std::min(all.find('\1'), all.size());
   try {
-    const auto tokenizer = Tokenizer::from_json(made(data[0], all.substr(0, cut)), {}, "fuzz");
+    const bool other = data[0] % 8 == 7 && data[0] >= 128;
+    const auto tokenizer = other ? Tokenizer::from_file(all.substr(0, cut), "tiktoken.model")
+                                 : Tokenizer::from_json(made(data[0], all.substr(0, cut)), {}, "fuzz");
     use(tokenizer, cut < all.size() ? all.substr(cut + 1) : std::string_view("aab abc <x>  aaaaaa"));
   } catch (const apus::Error&) {}
   return 0;

@@ -5,7 +5,7 @@
 
 CONFIG.json is a config.json with small sizes: a text part of two layers and some 160 words, a tower of two or three. Kimi-VL, which
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
-layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
+layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; GOT-OCR 2.0 in its authors' layout as got_ocr2, where NAME is got_qwen; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
 "version" (minicpmv.py); dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
@@ -238,6 +238,34 @@ def write_as_own_llava(checkpoint):
             "image_grid_pinpoints": [[width, height] for height, width in said["image_grid_pinpoints"]], "mm_patch_merge_type": "spatial_unpad",
             "mm_projector_type": "mlp2x_gelu", "mm_vision_select_feature": "patch", "mm_vision_select_layer": said["vision_feature_layer"],
             "mm_vision_tower": "of a tower of this test's", "vision_config": said["vision_config"]}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
+
+
+# Of GOT-OCR 2.0's authors' files.
+GOT_NAMES = (("model.language_model.", "model."), ("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."),
+             ("multi_modal_projector.conv_upsampler1.", "vision_tower_high.net_2."), ("multi_modal_projector.conv_upsampler2.", "vision_tower_high.net_3."),
+             ("multi_modal_projector.multimodal_projector.", "mm_projector_vary."), ("vision_tower.", "vision_tower_high."),
+             ("patch_embed.projection.", "patch_embed.proj."), ("vision_tower_high.layers.", "vision_tower_high.blocks."), (".layer_norm1.", ".norm1."), (".layer_norm2.", ".norm2."),
+             ("neck.conv1.", "neck.0."), ("neck.norm1.", "neck.1."), ("neck.conv2.", "neck.2."), ("neck.norm2.", "neck.3."))
+
+
+def got_names(tensors):
+    out = {}
+    for name, t in tensors.items():
+        for old, new in GOT_NAMES:
+            name = name.replace(old, new, 1)
+        out["model." + name if name.startswith(("vision_tower_high.", "mm_projector_vary.")) else name] = t
+    return out
+
+
+def write_as_own_got(checkpoint):
+    weights, path = os.path.join(checkpoint, "model.safetensors"), os.path.join(checkpoint, "config.json")
+    save_file(got_names(load_file(weights)), weights, {"format": "pt"})
+    said = json.load(open(path, encoding="utf-8"))
+    said = {**said["text_config"], "dtype": "bfloat16", "architectures": ["GOTQwenForCausalLM"], "model_type": "GOT", "im_patch_token": said["image_token_index"],
+            "im_start_token": said["image_token_index"] - 2, "use_im_start_end": True, "image_token_len": 256, "tie_word_embeddings": said["tie_word_embeddings"],
+            "vision_config": said["vision_config"]}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(said, file, indent=2, sort_keys=True)
 
@@ -502,6 +530,8 @@ def main():
     grads = janus_names(grads) if janus else grads
     own_llava = os.path.basename(os.path.normpath(args.folder)) == "llava_mistral"
     grads = renamed(grads, LLAVA_NAMES) if own_llava else grads
+    own_got = os.path.basename(os.path.normpath(args.folder)) == "got_qwen"
+    grads = got_names(grads) if own_got else grads
     if own_ovis:
         grads = {n: g for n, g in ovis_names(grads).items() if ".vision_model.head." not in n}
         if "own_tower" not in wanted:
@@ -561,6 +591,8 @@ def main():
         write_as_ovis(checkpoint, model, wanted)
     if own_llava:
         write_as_own_llava(checkpoint)
+    if own_got:
+        write_as_own_got(checkpoint)
     for name, t in tensors.items() if own_ovis or own_llava else ():
         if name.endswith("input_ids"):
             tensors[name] = torch.where(t == config.image_token_id, -200 if own_llava else -300, t)

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/text/text_golden.h"
+#include "text/builtin_templates.h"
 #include "text/jinja/strings.h"
 
 namespace apus {
@@ -256,6 +257,19 @@ TEST_F(Folders, OwnTemplatesSpeakTheirFormats) {
     EXPECT_NO_THROW(render(ChatTemplate::builtin(name), Json::array())) << name;
   }
   EXPECT_THROW(ChatTemplate::builtin("nope"), Error);
+}
+
+TEST_F(Folders, OfFamiliesThatBringNone) {
+  const Json asked = Json::array({{{"role", "user"}, {"content", "Hi"}}});
+  EXPECT_EQ(render(ChatTemplate::builtin("qwen", dir_), asked),
+            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
+  const Json told =
+      Json::array({{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "Hi"}}});
+  EXPECT_EQ(render(ChatTemplate::builtin("qwen", dir_), told),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
+  EXPECT_EQ(render(ChatTemplate::builtin("deepseek_vl2", dir_), asked), "<|User|>: Hi\n\n<|Assistant|>:");
+  EXPECT_EQ(builtin_template_of("qwen"), "qwen");
+  EXPECT_EQ(builtin_template_of("GOT"), "got_ocr2");
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 // layers over what it leaves, both joined; a text model of experts with usual attention.
 #include "base/error.h"
 #include "models/families/deepseek_ocr.h"
-#include "models/families/deepseek_vl2.h"
 #include "models/spec/family.h"
+#include "models/spec/read_deepseek_vl2.h"
 #include "models/spec/read_seeing.h"
 
 namespace apus {
@@ -149,7 +149,7 @@ const std::vector<Preset> presets = {
 
 const RegisterFamily ocr(
     "deepseek_vl_v2",
-    {.title = "DeepSeek-OCR, DeepSeek-OCR 2 and DeepSeek-VL2, their own files",
+    {.title = "DeepSeek-OCR, DeepSeek-VL2",
      .architecture = "DeepseekOCRForCausalLM",
      .read = read,
      .says = {{"image_token_id", 128815},

@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // GOT-OCR 2.0 in transformers' layout: SAM alone before Qwen2.
+#include "models/families/got_ocr2.h"
+
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/page_spec.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
+
+namespace apus {
+
+DecoderSpec with_page(DecoderSpec spec, PageSpec page, const std::string& aligner, int64_t token,
+                      std::vector<DiskForm> forms) {
+  require(token < spec.shape.vocab, Fault::Model, "config.json: the token of images, ", token,
+          ", must lie inside the vocabulary of ", spec.shape.vocab);
+  SeeingSpec seeing{.vision = vision_of(page)};
+  seeing.image_token = token, seeing.time = TimeRule::Text;
+  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {page.sam.name};
+  seeing.aligner = {aligner}, seeing.forms = std::move(forms);
+  seeing.page = std::make_shared<const PageSpec>(std::move(page));
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  return spec;
+}
+
+}  // namespace apus
 
 namespace apus::families::got_ocr2 {
 
@@ -21,22 +40,14 @@ DecoderSpec read(const Config& c) {
   const std::string joins = "model.multi_modal_projector.";
   sam.names.narrow = joins + "conv_upsampler1", sam.names.narrower = joins + "conv_upsampler2";
   page.projector = joins + "multimodal_projector", page.out = spec.shape.hidden;
-  SeeingSpec seeing{.vision = vision_of(page)};
   spec.tied = c.flag("tie_word_embeddings", spec.tied);
-  const int64_t token = c.integer(c.find("image_token_id") ? "image_token_id" : "image_token_index", 151859);
-  require(token < spec.shape.vocab, Fault::Model, "config.json: image_token_index ", token,
-          " must lie inside the vocabulary of ", spec.shape.vocab);
-  seeing.image_token = token, seeing.time = TimeRule::Text;
-  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {sam.name};
-  seeing.aligner = {"model.multi_modal_projector"};
-  seeing.forms = {{.renames = {{"model.language_model.", "language_model.model."},
-                               {"lm_head.", "language_model.lm_head."},
-                               {"model.vision_tower.", "vision_tower."},
-                               {joins, "multi_modal_projector."}}},
-                  {}};
-  seeing.page = std::make_shared<const PageSpec>(std::move(page));
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
-  return spec;
+  return with_page(std::move(spec), std::move(page), "model.multi_modal_projector",
+                   c.integer(c.find("image_token_id") ? "image_token_id" : "image_token_index", 151859),
+                   {{.renames = {{"model.language_model.", "language_model.model."},
+                                 {"lm_head.", "language_model.lm_head."},
+                                 {"model.vision_tower.", "vision_tower."},
+                                 {joins, "multi_modal_projector."}}},
+                    {}});
 }
 
 Json qwen2_says() { return {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}}; }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek-VL2: SigLIP as timm has it, over one square of all of a picture and a grid of squares of it; 2 x 2 patches
 // become one row, and a row of its own ends each line; DeepSeek's experts with usual or latent attention.
-#include "models/families/deepseek_vl2.h"
+#include "models/spec/read_deepseek_vl2.h"
 
 #include "base/error.h"
 #include "media/mosaic.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
 
-namespace apus::families::deepseek_vl2 {
+namespace apus {
 
 namespace {
 // What its config.json leaves out, as its own configuration has it.
@@ -40,7 +40,7 @@ Json language_says() {
           {"use_mla", true}};
 }
 
-DecoderSpec read_text(const Config& said) {
+DecoderSpec read_experts(const Config& said) {
   Json text = language_says();
   for (const auto& [key, value] : said.json().items())
     if (!value.is_null() || key == "q_lora_rank") text[key] = value;
@@ -50,7 +50,8 @@ DecoderSpec read_text(const Config& said) {
   const bool plain = scores == "softmax" && method == "greedy" && !c.flag("norm_topk_prob", false);
   require(sigmoids ? latent : plain, Fault::Model, "config.json: language_config: scoring_func '", scores,
           "' with topk_method '", method, "', use_mla ", latent, " and norm_topk_prob ",
-          c.flag("norm_topk_prob", false), " is not supported; softmax with greedy is, and with use_mla sigmoid with noaux_tc");
+          c.flag("norm_topk_prob", false),
+          " is not supported; softmax with greedy is, and with use_mla sigmoid with noaux_tc");
   require(latent || c.number("routed_scaling_factor", 1) == 1, Fault::Model,
           "config.json: language_config: routed_scaling_factor must be 1 where use_mla is false");
   text["model_type"] = sigmoids ? "deepseek_v3" : latent ? "deepseek_v2" : "deepseek";
@@ -70,7 +71,7 @@ VisionSpec read_eyes(const Config& c) {
                       .side = c.integer("image_size", 384)});
 }
 
-void use_projector(const Config& c, VisionSpec& tower, int64_t hidden) {
+void use_squares(const Config& c, VisionSpec& tower, int64_t hidden) {
   const std::string type = c.text("projector_type", "downsample_mlp_gelu");
   const int64_t depth = c.integer("depth", 2), width = c.integer("n_embed", hidden);
   require(type == "downsample_mlp_gelu" && depth == 2 && width == hidden && !c.flag("token_pooling", false),
@@ -84,12 +85,8 @@ void use_projector(const Config& c, VisionSpec& tower, int64_t hidden) {
 }
 
 Json experts_of(const std::string& size) {
-  Json says = {{"n_routed_experts", 64},
-               {"n_shared_experts", 2},
-               {"num_experts_per_tok", 6},
-               {"first_k_dense_replace", 1},
-               {"moe_intermediate_size", 1408},
-               {"topk_method", "greedy"},
+  Json says = {{"n_routed_experts", 64},     {"n_shared_experts", 2},         {"num_experts_per_tok", 6},
+               {"first_k_dense_replace", 1}, {"moe_intermediate_size", 1408}, {"topk_method", "greedy"},
                {"q_lora_rank", nullptr}};
   if (size == "tiny")
     says.update({{"use_mla", false}, {"moe_intermediate_size", 896}});
@@ -104,22 +101,17 @@ Json experts_of(const std::string& size) {
 }
 }  // namespace
 
-}  // namespace apus::families::deepseek_vl2
-
-namespace apus {
-
 bool is_deepseek_vl2(const Config& config) {
   const Json* width = part_of(config, "vision_config").find("width");
   return !width || !width->is_object();
 }
 
 DecoderSpec read_deepseek_vl2(const Config& c) {
-  namespace own = families::deepseek_vl2;
-  DecoderSpec spec = own::read_text(part_of(c, "language_config"));
+  DecoderSpec spec = read_experts(part_of(c, "language_config"));
   spec.tied = false;
-  SeeingSpec seeing{.vision = own::read_eyes(part_of(c, "vision_config")), .forms = {{}}};
+  SeeingSpec seeing{.vision = read_eyes(part_of(c, "vision_config")), .forms = {{}}};
   VisionSpec& tower = seeing.vision;
-  own::use_projector(part_of(c, "projector_config"), tower, spec.shape.hidden);
+  use_squares(part_of(c, "projector_config"), tower, spec.shape.hidden);
   tower.name = "vision", tower.newline = "image_newline", tower.separator = "view_seperator";
   const std::string tag = c.text("tile_tag", "2D"), first = c.text("global_view_pos", "head");
   require(tag == "2D" && first == "head", Fault::Model, "config.json: tile_tag '", tag, "' and global_view_pos '",
@@ -139,9 +131,8 @@ Json deepseek_vl2_says(const std::string& size) {
   return {{"architectures", {"DeepseekVLV2ForCausalLM"}},
           {"image_token_id", size == "small" ? 102399 : 128815},
           {"candidate_resolutions", std::move(sizes)},
-          {"language_config", families::deepseek_vl2::experts_of(size)},
-          {"projector_config",
-           {{"input_dim", 1152}, {"n_embed", nullptr}, {"projector_type", "downsample_mlp_gelu"}}},
+          {"language_config", experts_of(size)},
+          {"projector_config", {{"input_dim", 1152}, {"n_embed", nullptr}, {"projector_type", "downsample_mlp_gelu"}}},
           {"vision_config",
            {{"image_size", 384},
             {"model_name", "siglip_so400m_patch14_384"},

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tokenizer.json would say, of folders that have a file of another kind in its place.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "text/added_tokens.h"
+
+namespace apus {
+
+struct TokenizerSource {
+  std::vector<std::pair<std::string, std::string>> model;  // members of its "model", each as JSON
+  Json stages;                                             // normalizer, pre_tokenizer, post_processor, decoder
+  std::vector<AddedToken> added;                           // with the ids that they have
+  // bos_token and so on, where tokenizer_config.json does not say them.
+  std::map<std::string, std::string> usual = {};
+};
+
+// tiktoken's files: the bytes of a token in base64, and its rank, in each line.
+bool is_rank_file(std::string_view text);
+// `file`: qwen.tiktoken, hy.tiktoken, tiktoken.model (Kimi) or tokenizer.model (GLM-4): the name says how text is cut and
+// which tokens are special. `config`: tokenizer_config.json; `sees`: the model's tokens for pictures are among them.
+TokenizerSource read_rank_file(std::string_view text, const std::string& file, const Json& config, bool sees);
+
+// SentencePiece's tokenizer.model, BPE or unigram.
+TokenizerSource read_sentence_piece(std::string_view bytes, const std::string& file, const Json& config);
+
+// Of SentencePiece's vocabularies. Each way to make a piece of two others, best piece first; among equals as the
+// vocabulary has them. Only normal pieces take part.
+std::vector<std::pair<size_t, size_t>> merges_by_score(const std::vector<std::string>& pieces,
+                                                       const std::vector<double>& scores,
+                                                       const std::vector<bool>& normal);
+inline constexpr const char* kMetaspace = "\xE2\x96\x81";
+// How text becomes pieces and back: with `prefix`, a blank stands before it.
+Json piece_stages(bool prefix);
+// Tokens before a text, or both of two.
+Json marks_before(const std::vector<std::pair<std::string, int64_t>>& tokens);
+
+}  // namespace apus
