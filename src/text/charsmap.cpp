@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The precompiled_charsmap of SentencePiece models: a double-array trie of texts and their replacements.
-#include <array>
 #include <cstring>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "text/normalizer.h"
 
 namespace apus {
 namespace {
 
-std::string from_base64(const JsonPart& part, const char* key) {
-  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::array<int, 256> value;
-  value.fill(-1);
-  for (size_t i = 0; i < kDigits.size(); ++i) value[static_cast<unsigned char>(kDigits[i])] = static_cast<int>(i);
-  std::string text = part.text(key), out;
-  while (text.ends_with('=')) text.pop_back();
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const int v = value[static_cast<unsigned char>(c)];
-    if (v < 0) part.error(key, "not base64");
-    bits = bits << 6 | static_cast<uint32_t>(v);
-    if ((count += 6) < 8) continue;
-    count -= 8;
-    out += static_cast<char>(bits >> count & 255);
+std::string bytes_of(const JsonPart& part, const char* key) {
+  try {
+    return from_base64(part.text(key));
+  } catch (const Error&) {
+    part.error(key, "not base64");
   }
-  return out;
 }
 
 class Charsmap final : public Normalizer {
  public:
   explicit Charsmap(const JsonPart& part) : longest_(part.flag("longest", false)) {
     constexpr const char* kKey = "precompiled_charsmap";
-    const std::string blob = from_base64(part, kKey);
+    const std::string blob = bytes_of(part, kKey);
     uint32_t size = 0;
     if (blob.size() < 4) part.error(kKey, "too short");
     std::memcpy(&size, blob.data(), 4);
