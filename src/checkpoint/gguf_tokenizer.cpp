@@ -11,6 +11,7 @@
 #include "gguf/import.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_parts.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -145,25 +146,24 @@ void add_templates(Settings& out, const fs::path& folder) {
 }  // namespace
 
 Settings gguf_tokenizer(const fs::path& folder, int64_t rows) {
-  const fs::path path = folder / "tokenizer.json";
-  require(fs::exists(path), Fault::Model, folder.string(),
-          " has no tokenizer.json, which a GGUF file's tokenizer is made of");
-  const Json json = parse_json(read_file(path, 256 << 20), path.string(), Fault::Model);
+  const Json json = tokenizer_json(folder);
+  const std::string path = folder.string();
+  require(json.is_object(), Fault::Model, path,
+          " has no tokenizer.json, nor SentencePiece's or tiktoken's file, of which a GGUF file's tokenizer is made");
   const Json& model = json.contains("model") ? json["model"] : json;
   const bool bytes = is_byte_level(json), pieces = !bytes && model.value("byte_fallback", Json()) == true;
-  require(model.value("type", "BPE") == "BPE" && (bytes || pieces), Fault::Model, path.string(),
-          ": tokenizers of type ", model.value("type", "?"),
-          " are not written as GGUF; BPE over bytes, or with byte_fallback, is");
+  require(model.value("type", "BPE") == "BPE" && (bytes || pieces), Fault::Model, path, ": tokenizers of type ",
+          model.value("type", "?"), " are not written as GGUF; BPE over bytes, or with byte_fallback, is");
   const auto tokenizer = Tokenizer::load(folder);
-  require(tokenizer->vocab_size() <= rows, Fault::Model, path.string(), " has ", tokenizer->vocab_size(),
-          " tokens for the ", rows, " rows of the model's table");
+  require(tokenizer->vocab_size() <= rows, Fault::Model, path, " has ", tokenizer->vocab_size(), " tokens for the ",
+          rows, " rows of the model's table");
   Settings out;
   out.emplace_back("tokenizer.ggml.model", GgufValue::text(bytes ? "gpt2" : "llama"));
   add_tokens(out, *tokenizer, rows, pieces);
   if (bytes) {
-    add_merges(out, json, path.string());
+    add_merges(out, json, path);
   } else {
-    add_scores(out, model, *tokenizer, rows, path.string());
+    add_scores(out, model, *tokenizer, rows, path);
     out.emplace_back("tokenizer.ggml.add_space_prefix",
                      GgufValue::flag(json_text(json.value("normalizer", Json())).find("Prepend") != std::string::npos));
   }

@@ -157,8 +157,9 @@ TokenizerSource read_rank_file(std::string_view text, const std::string& file, c
     for (int64_t id = first; id < first + 256; ++id)
       if (!said.count(id)) said[id] = str("<|reserved_token_", id, "|>");
   } else {
-    require(!said.empty(), Fault::Model, file,
-            " holds tokens and their ranks (tiktoken's form), and tokenizer_config.json does not say which are special");
+    require(
+        !said.empty(), Fault::Model, file,
+        " holds tokens and their ranks (tiktoken's form), and tokenizer_config.json does not say which are special");
     out.stages = stages_of(kLlama3Regex, false);
   }
   std::vector<std::pair<std::string, int64_t>> before;

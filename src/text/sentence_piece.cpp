@@ -193,7 +193,8 @@ Json stages_of(const SentencePieces& s) {
   Json& steps = stages["normalizer"]["normalizers"];
   if (!s.escapes) steps.erase(steps.size() - 1);
   Json before = Json::array();
-  if (!s.charsmap.empty()) before.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(s.charsmap)}, {"longest", true}});
+  if (!s.charsmap.empty())
+    before.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(s.charsmap)}, {"longest", true}});
   if (s.trims) {
     before.push_back(
         {{"type", "Replace"}, {"pattern", {{"Regex", R"(\A +| +\z)"}}}, {"content", ""}});  // only blanks count
@@ -285,8 +286,8 @@ TokenizerSource read_sentence_piece(std::string_view bytes, const std::string& f
   auto next = static_cast<int64_t>(s.pieces.size());
   const std::string type = config.value("tokenizer_class", "");
   if (type.starts_with("ChatGLM")) {  // its code counts on from the pieces
-    for (const char* name : {"[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>",
-                             "<|observation|>"})
+    for (const char* name :
+         {"[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"})
       out.added.push_back({.id = static_cast<int32_t>(next++), .content = name, .special = true});
     const auto first = static_cast<int64_t>(s.pieces.size());
     out.stages["post_processor"] = marks_before({{"[gMASK]", first + 1}, {"sop", first + 3}});

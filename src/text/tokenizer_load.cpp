@@ -334,11 +334,12 @@ std::unique_ptr<TokenizerParts> read_vocab_of_lines(const fs::path& file, const 
 
 // ---- SentencePiece's and tiktoken's files
 
+TokenizerSource source_of(std::string_view bytes, const std::string& name, const Json& config, bool sees) {
+  return is_rank_file(bytes) ? read_rank_file(bytes, name, config, sees) : read_sentence_piece(bytes, name, config);
+}
+
 // What the file implies of special tokens is put into `config`.
-std::unique_ptr<TokenizerParts> parts_of_file(std::string_view bytes, const std::string& name, ConfigFile& config,
-                                              bool sees) {
-  const TokenizerSource source = is_rank_file(bytes) ? read_rank_file(bytes, name, config.json, sees)
-                                                     : read_sentence_piece(bytes, name, config.json);
+std::unique_ptr<TokenizerParts> parts_of(const TokenizerSource& source, const std::string& name, ConfigFile& config) {
   for (const auto& [key, token] : source.usual)
     if (!config.json.contains(key)) config.json[key] = token;
   std::vector<std::pair<std::string, std::string_view>> members;
@@ -350,17 +351,17 @@ std::unique_ptr<TokenizerParts> parts_of_file(std::string_view bytes, const std:
   return parts;
 }
 
-// Null: the folder has none of these.
-std::unique_ptr<TokenizerParts> read_other_file(const fs::path& dir, ConfigFile& config) {
+// And the file's name; "": the folder has none of these.
+std::pair<TokenizerSource, std::string> read_other_file(const fs::path& dir, const Json& config) {
   for (const std::string file : kTokenizerFiles) {
     const fs::path path = dir / file;
     if (!fs::is_regular_file(path) || file.ends_with(".json") || file.ends_with(".txt")) continue;
     const std::string bytes = read_file(path, kMaxFile), model = optional_file(dir / "config.json");
     const Json said = model.empty() ? Json::object() : parse_json(model, (dir / "config.json").string());
-    return parts_of_file(bytes, path.string(), config,
-                         said.contains("visual") || said.value("model_type", "") == "GOT");
+    const bool sees = said.contains("visual") || said.value("model_type", "") == "GOT";
+    return {source_of(bytes, path.string(), config, sees), path.string()};
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace
@@ -369,9 +370,26 @@ std::unique_ptr<TokenizerParts> read_tokenizer_file(std::string_view bytes, cons
                                                     std::string_view config) {
   check_text(config, "tokenizer_config.json");
   ConfigFile config_file("tokenizer_config.json", config);
-  auto parts = parts_of_file(bytes, name, config_file, false);
+  auto parts = parts_of(source_of(bytes, name, config_file.json, false), name, config_file);
   complete(*parts, config_file, {"special_tokens_map.json", ""});
   return parts;
+}
+
+Json tokenizer_json(const fs::path& folder) {
+  const fs::path usual = folder / "tokenizer.json";
+  if (fs::is_regular_file(usual)) return parse_json(read_file(usual, kMaxFile), usual.string(), Fault::Model);
+  if (fs::is_regular_file(folder / "vocab.txt") || fs::is_regular_file(folder / "vocab.json")) return {};
+  const std::string beside = optional_file(folder / "tokenizer_config.json");
+  const ConfigFile config((folder / "tokenizer_config.json").string(), beside);
+  const auto [source, name] = read_other_file(folder, config.json);
+  if (name.empty()) return {};
+  Json out = {{"version", "1.0"}, {"added_tokens", Json::array()}};
+  out.update(source.stages);
+  for (const AddedToken& token : source.added)
+    out["added_tokens"].push_back({{"id", token.id}, {"content", token.content}, {"special", token.special}});
+  for (const auto& [key, text] : source.model)
+    if (key != "vocab") out["model"][key] = parse_json(text, name);
+  return out;
 }
 
 bool has_tokenizer(const fs::path& folder) {
@@ -420,11 +438,12 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
   } else if (fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt")) {
     parts = read_vocab_and_merges(dir, config);
   } else {
-    parts = read_other_file(dir, config);
+    const auto [source, name] = read_other_file(dir, config.json);
     require(
-        parts != nullptr, Fault::Model, path.string(),
+        !name.empty(), Fault::Model, path.string(),
         " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt, BERT's vocab.txt, SentencePiece's "
         "tokenizer.model, or tiktoken's file (qwen.tiktoken, hy.tiktoken, tiktoken.model, tokenizer.model)");
+    parts = parts_of(source, name, config);
   }
   complete(*parts, config, map);
   return parts;

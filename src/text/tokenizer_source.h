@@ -24,8 +24,9 @@ struct TokenizerSource {
 
 // tiktoken's files: the bytes of a token in base64, and its rank, in each line.
 bool is_rank_file(std::string_view text);
-// `file`: qwen.tiktoken, hy.tiktoken, tiktoken.model (Kimi) or tokenizer.model (GLM-4): the name says how text is cut and
-// which tokens are special. `config`: tokenizer_config.json; `sees`: the model's tokens for pictures are among them.
+// `file`: qwen.tiktoken, hy.tiktoken, tiktoken.model (Kimi) or tokenizer.model (GLM-4): the name says how text is cut
+// and which tokens are special. `config`: tokenizer_config.json; `sees`: the model's tokens for pictures are among
+// them.
 TokenizerSource read_rank_file(std::string_view text, const std::string& file, const Json& config, bool sees);
 
 // SentencePiece's tokenizer.model, BPE or unigram.

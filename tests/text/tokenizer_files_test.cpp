@@ -12,6 +12,7 @@
 #include "tests/paths.h"
 #include "tests/refusal.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_parts.h"
 
 namespace apus {
 namespace {
@@ -58,7 +59,8 @@ TEST(TokenizerFiles, WhatTheClassesPutBeforeAText) {
 TEST(TokenizerFiles, PiecesThatTheConfigurationNames) {
   const auto plain = Tokenizer::from_file(piece_file("bpe"), "tokenizer.model");
   const int32_t last = plain->vocab_size() - 1;
-  const Json config = {{"added_tokens_decoder", {{std::to_string(last), {{"content", "<|im_end|>"}, {"special", true}}}}}};
+  const Json config = {
+      {"added_tokens_decoder", {{std::to_string(last), {{"content", "<|im_end|>"}, {"special", true}}}}}};
   const auto named = Tokenizer::from_file(piece_file("bpe"), "tokenizer.model", config.dump());
   EXPECT_EQ(named->id("<|im_end|>"), last);
   EXPECT_TRUE(named->is_special(last));
@@ -80,12 +82,14 @@ TEST(TokenizerFiles, RanksMergeTheLowestFirst) {
   EXPECT_EQ(qwen->eos(), 258);
   const auto hunyuan = Tokenizer::from_file(ranks(), "hy.tiktoken");
   EXPECT_EQ(hunyuan->id("<|startoftext|>"), 259);
-  const char* const kimi_says = R"({"added_tokens_decoder": {"259": {"content": "[EOS]", "special": true}}, "eos_token": "[EOS]"})";
+  const char* const kimi_says =
+      R"({"added_tokens_decoder": {"259": {"content": "[EOS]", "special": true}}, "eos_token": "[EOS]"})";
   const auto kimi = Tokenizer::from_file(ranks(), "tiktoken.model", kimi_says);
   EXPECT_EQ(kimi->encode("a\u4f60b[EOS]<|reserved_token_260|>"), (Ids{'a', 0xE4, 0xBD, 0xA0, 'b', 259, 260}));
   EXPECT_EQ(kimi->pre_tokenize("It's\u4f60\u597dok").size(), 3u);
   EXPECT_EQ(kimi->eos(), 259);
-  const char* const glm_says = R"({"tokenizer_class": "ChatGLM4Tokenizer", "added_tokens_decoder": {"258": {"content": "[gMASK]"},
+  const char* const glm_says =
+      R"({"tokenizer_class": "ChatGLM4Tokenizer", "added_tokens_decoder": {"258": {"content": "[gMASK]"},
       "259": {"content": "<sop>"}}})";
   EXPECT_EQ(Tokenizer::from_file(ranks(), "tokenizer.model", glm_says)->encode("a", true), (Ids{258, 259, 'a'}));
 }
@@ -103,9 +107,20 @@ TEST(TokenizerFiles, WhatIsNoneOfTheseIsRefused) {
 
 TEST(TokenizerFiles, AFolderWithoutOneSaysWhatIsTaken) {
   const test::Folder folder;
-  test::expect_says(test::refusal(Fault::Model, [&] { Tokenizer::load(folder.path); }), "SentencePiece's tokenizer.model");
+  test::expect_says(test::refusal(Fault::Model, [&] { Tokenizer::load(folder.path); }),
+                    "SentencePiece's tokenizer.model");
   EXPECT_FALSE(has_tokenizer(folder.path));
   EXPECT_TRUE(has_tokenizer(kFiles + "bpe"));
+  EXPECT_TRUE(tokenizer_json(folder.path).is_null());
+}
+
+// What GGUF files are made of.
+TEST(TokenizerFiles, AsTokenizerJson) {
+  const Json json = tokenizer_json(kFiles + "bpe");
+  EXPECT_EQ(json["model"]["type"], "BPE");
+  EXPECT_EQ(json["model"]["byte_fallback"], true);
+  EXPECT_FALSE(json["model"]["merges"].empty());
+  EXPECT_EQ(json["added_tokens"][1]["content"], "<s>");
 }
 
 }  // namespace
