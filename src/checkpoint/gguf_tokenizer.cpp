@@ -11,7 +11,7 @@
 #include "gguf/import.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_source.h"
 
 namespace apus {
 namespace fs = std::filesystem;

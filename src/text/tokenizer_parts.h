@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
 #include "text/added_tokens.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
@@ -54,9 +53,6 @@ std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::
 // SentencePiece's or tiktoken's file.
 std::unique_ptr<TokenizerParts> read_tokenizer_file(std::string_view bytes, const std::string& name,
                                                     std::string_view config);
-// tokenizer.json of a folder; where it has SentencePiece's or tiktoken's file instead, that as one, without the
-// vocabulary. Null: it has none of these.
-Json tokenizer_json(const std::filesystem::path& folder);
 // From a folder or file.
 std::unique_ptr<TokenizerParts> read_tokenizer(const std::filesystem::path& path);
 

@@ -2,6 +2,7 @@
 // What tokenizer.json would say, of folders that have a file of another kind in its place.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -29,6 +30,9 @@ bool is_rank_file(std::string_view text);
 // them.
 TokenizerSource read_rank_file(std::string_view text, const std::string& file, const Json& config, bool sees);
 
+// tokenizer.json of a folder; where it has SentencePiece's or tiktoken's file instead, that as one, without the
+// vocabulary. Null: it has none of these.
+Json tokenizer_json(const std::filesystem::path& folder);
 // SentencePiece's tokenizer.model, BPE or unigram.
 TokenizerSource read_sentence_piece(std::string_view bytes, const std::string& file, const Json& config);
 

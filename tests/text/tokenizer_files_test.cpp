@@ -12,7 +12,7 @@
 #include "tests/paths.h"
 #include "tests/refusal.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_source.h"
 
 namespace apus {
 namespace {
