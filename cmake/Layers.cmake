@@ -45,6 +45,7 @@ set(APUS_HOST_FILES
     tensor/safetensors_header.cpp
     tensor/stored_folder.cpp
     tensor/stored_writer.cpp
+    tensor/torch_file.cpp
     tensor/weight_files.cpp
     train/rollout_servers.cpp
 )

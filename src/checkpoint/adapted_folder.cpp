@@ -99,7 +99,7 @@ void grow_weights(const fs::path& from, const fs::path& to, int64_t old_vocabula
   Json map = Json::object();
   for (const WeightFile& file : weight_files(from, kModelWeights)) {
     const auto mapped = std::make_shared<MappedFile>(file.path);
-    const auto header = parse_safetensors_header(mapped->data(), mapped->size(), file.path.string());
+    const auto header = parse_weights_header(mapped->data(), mapped->size(), file.path.string());
     for (const auto& [name, entry] : header.tensors) {
       if (!file.promised.empty() && !std::count(file.promised.begin(), file.promised.end(), name)) continue;
       const bool of_vocabulary = name.ends_with("embed_tokens.weight") || name == "lm_head.weight";

@@ -30,7 +30,8 @@ bool decides_answers(const std::string& name) {
 }
 
 bool is_weights(const std::string& name) {
-  return name.ends_with(".gguf") || (name.ends_with(".safetensors") && !name.starts_with("optimizer"));
+  return name.ends_with(".gguf") || (name.starts_with("pytorch_model") && name.ends_with(".bin")) ||
+         (name.ends_with(".safetensors") && !name.starts_with("optimizer"));
 }
 
 // Any training changes weights all over a file.

@@ -27,7 +27,7 @@ Shapes shapes_in(const fs::path& folder) {
   }
   for (const WeightFile& file : weight_files(folder, "model")) {
     const MappedFile mapped(file.path);
-    for (const auto& [name, entry] : parse_safetensors_header(mapped.data(), mapped.size(), file.path.string()).tensors)
+    for (const auto& [name, entry] : parse_weights_header(mapped.data(), mapped.size(), file.path.string()).tensors)
       all[name] = entry.shape;
   }
   return all;

@@ -97,7 +97,7 @@ Json Rehearsal::model(const std::string& dir) {
   } else {
     for (const WeightFile& file : weight_files(dir, "model")) {
       const MappedFile mapped(file.path);
-      const auto header = parse_safetensors_header(mapped.data(), mapped.size(), file.path.string());
+      const auto header = parse_weights_header(mapped.data(), mapped.size(), file.path.string());
       for (const auto& [name, entry] : header.tensors) on_disk[name] = entry.shape;
       bytes += mapped.size(), ++files;
     }
@@ -113,7 +113,7 @@ void Rehearsal::adapters(const std::vector<std::string>& dirs) {
     const LoraConfig config = read_adapter_config(dir);
     for (const WeightFile& file : weight_files(dir, "adapter_model")) {
       const MappedFile mapped(file.path);
-      parse_safetensors_header(mapped.data(), mapped.size(), file.path.string());
+      parse_weights_header(mapped.data(), mapped.size(), file.path.string());
     }
     right("adapter", str(dir, ": rank ", config.r, " on ", join(config.target_modules)));
   }

@@ -106,6 +106,12 @@ bool wanted(const std::string& path, const HubOptions& options) {
 HubOptions narrowed(const HubOptions& options, const std::vector<std::string>& paths, const std::string& id) {
   const bool plain =
       std::any_of(paths.begin(), paths.end(), [](const auto& path) { return path.ends_with(".safetensors"); });
+  const auto is_torch = [](const std::string& path) { return path.starts_with("pytorch_model"); };
+  if (options.gguf_type.empty() && !plain && std::any_of(paths.begin(), paths.end(), is_torch)) {
+    HubOptions own = options;  // nothing else has the weights
+    std::erase(own.leave, "*.bin");
+    return own;
+  }
   const bool coded = std::any_of(paths.begin(), paths.end(), is_gguf_path);
   if (options.gguf_type.empty() && (plain || !coded)) return options;
   HubOptions own = options;

@@ -48,7 +48,7 @@ at::Tensor widened(const std::byte* data, const TensorEntry& entry) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const fs::path& path)
-    : file_(path), header_(parse_safetensors_header(file_.data(), file_.size(), path.string())) {}
+    : file_(path), header_(parse_weights_header(file_.data(), file_.size(), path.string())) {}
 
 std::shared_ptr<SafetensorsFile> SafetensorsFile::open(const fs::path& path) {
   return std::shared_ptr<SafetensorsFile>(new SafetensorsFile(path));

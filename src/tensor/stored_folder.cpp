@@ -13,7 +13,7 @@ namespace apus {
 StoredFolder::StoredFolder(const std::filesystem::path& dir, const std::string& stem) {
   for (const auto& [path, promised] : weight_files(dir, stem)) {
     const auto file = std::make_shared<const MappedFile>(path);
-    const auto header = parse_safetensors_header(file->data(), file->size(), path.string());
+    const auto header = parse_weights_header(file->data(), file->size(), path.string());
     for (const auto& name : promised)
       require(header.tensors.count(name) > 0, Fault::Model, path.string(), ": the index promises tensor '", name,
               "' here, but it is not in the file");

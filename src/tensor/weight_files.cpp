@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
+#include "tensor/torch_file.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -40,10 +41,6 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
 std::string weights_of_another_format(const fs::path& dir) {
   for (const auto& entry : fs::directory_iterator(dir)) {
     const std::string name = entry.path().filename(), extension = entry.path().extension();
-    if (name.starts_with("pytorch_model") && extension == ".bin")
-      return name +
-             ", which is not read (pickles can run code): convert it to safetensors where transformers is, with "
-             "AutoModelForCausalLM.from_pretrained(OLD).save_pretrained(NEW), or take a release that has them";
     if (extension == ".gguf") return name + ": give that file itself, --model " + (dir / name).string();
     if (name.starts_with("consolidated."))
       return name + ", another format, which is not read: take the release in HuggingFace's format";
@@ -63,28 +60,48 @@ std::string shard_file(const std::string& stem, size_t index, size_t count) {
   return stem + number + ".safetensors";
 }
 
+SafetensorsHeader parse_weights_header(const std::byte* data, int64_t size, const std::string& where) {
+  if (is_torch_file(data, size)) return parse_torch_file(data, size, where);
+  require(!where.ends_with(".bin"), Fault::Model, where,
+          ": no archive, as PyTorch writes them since version 1.6: load it there with torch.load and save it again");
+  return parse_safetensors_header(data, size, where);
+}
+
+namespace {
+std::vector<WeightFile> indexed_files(const fs::path& dir, const fs::path& index) {
+  std::vector<std::string> missing;
+  std::vector<WeightFile> found;
+  auto files = read_index(index);
+  for (auto& [file, names] : files) {
+    if (!fs::exists(dir / file)) missing.push_back(file);
+    found.push_back({dir / file, std::move(names)});
+  }
+  require(missing.empty(), Fault::Model, dir.string(), ": ", missing.size(), " of ", files.size(), " shards named by ",
+          index.filename().string(), " are missing: ", join(missing), "; download them again");
+  return found;
+}
+}  // namespace
+
 std::vector<WeightFile> weight_files(const fs::path& dir, const std::string& stem) {
   const fs::path single = dir / single_file(stem), index = dir / index_file(stem);
   if (fs::exists(single)) return {{single, {}}};
-  if (fs::exists(index)) {
-    std::vector<std::string> missing;
-    std::vector<WeightFile> found;
-    auto files = read_index(index);
-    for (auto& [file, names] : files) {
-      if (!fs::exists(dir / file)) missing.push_back(file);
-      found.push_back({dir / file, std::move(names)});
-    }
-    require(missing.empty(), Fault::Model, dir.string(), ": ", missing.size(), " of ", files.size(),
-            " shards named by ", index.filename().string(), " are missing: ", join(missing), "; download them again");
-    return found;
+  if (fs::exists(index)) return indexed_files(dir, index);
+  if (stem == "model") {
+    const fs::path whole = dir / "pytorch_model.bin", shards = dir / "pytorch_model.bin.index.json";
+    if (fs::exists(whole)) return {{whole, {}}};
+    if (fs::exists(shards)) return indexed_files(dir, shards);
   }
-  const auto shards =
-      std::count_if(fs::directory_iterator(dir), fs::directory_iterator(), [&](const fs::directory_entry& e) {
-        const std::string name = e.path().filename();
-        return name.starts_with(stem + "-") && name.ends_with(".safetensors");
-      });
-  require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie",
-          " here, but not ", index.filename().string(), ", which says what belongs together; download it again");
+  const auto listed_by = [&](const std::string& begin, const std::string& ending, const std::string& list) {
+    const auto shards =
+        std::count_if(fs::directory_iterator(dir), fs::directory_iterator(), [&](const fs::directory_entry& e) {
+          const std::string name = e.path().filename();
+          return name.starts_with(begin) && name.ends_with(ending);
+        });
+    require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie",
+            " here, but not ", list, ", which says what belongs together; download it again");
+  };
+  listed_by(stem + "-", ".safetensors", index.filename());
+  if (stem == "model") listed_by("pytorch_model-", ".bin", "pytorch_model.bin.index.json");
   const std::string other = weights_of_another_format(dir);
   fail(Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
        other.empty() ? "" : "; it holds " + other);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which files of a folder hold its weights: model.safetensors; or the shards that model.safetensors.index.json names.
-// Of both, the single file. No tensor library.
+// Of both, the single file. Of a model without these, pytorch_model.bin and the shards of pytorch_model.bin.index.json.
+// No tensor library.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "tensor/safetensors_header.h"
 
 namespace apus {
 
@@ -20,5 +23,8 @@ struct WeightFile {
 };
 // Fault::Model where they are missing, incomplete or of a format that is not read, with what to do about it.
 std::vector<WeightFile> weight_files(const std::filesystem::path& dir, const std::string& stem);
+
+// Of a file of either kind.
+SafetensorsHeader parse_weights_header(const std::byte* data, int64_t size, const std::string& where);
 
 }  // namespace apus

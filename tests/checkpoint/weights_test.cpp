@@ -365,7 +365,7 @@ TEST(Weights, MissingFolderAndFilesAreNamed) {
   expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "model.gguf: give that file itself");
   fs::remove(folder.path / "model.gguf");
   std::ofstream(folder.path / "pytorch_model-00001-of-00002.bin") << "x";
-  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "save_pretrained");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "pytorch_model.bin.index.json");
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ void shrink_sight(Json& config) {
   vision[named_twice ? "out_hidden_size" : "embed_dim"] = 16;
   vision["hidden_size"] = 16;
   for (const char* token : {"image_token_id", "image_token_index"}) config[token] = 38;
+  if (config.contains("im_patch_token")) config["im_patch_token"] = 38;
   for (const char* token : {"video_token_id", "video_token_index"}) config[token] = 39;
 }
 
@@ -124,7 +125,9 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
   if (vision.contains("mm_embed_dim")) vision.update({{"mm_embed_dim", 12}, {"mm_posemb_size", 8}});
   if (vision.contains("text_hidden_size")) vision["text_hidden_size"] = 16;
   if (vision.contains("output_channels")) vision["mlp_dim"] = 16;
-  if (vision.contains("width")) {
+  if (vision.contains("width") && vision["width"].is_number())
+    vision.update({{"width", 8}, {"layers", 2}, {"heads", 2}});
+  else if (vision.contains("width")) {
     vision["width"]["sam_vit_b"].update(
         {{"width", 8}, {"heads", 2}, {"layers", 2}, {"patch_size", 2}, {"downsample_channels", {6, 8}}});
     vision["width"]["clip-l-14-224"].update(
