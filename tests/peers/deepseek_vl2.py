@@ -73,13 +73,6 @@ class DeepseekVl2(WithTower):
             made.append(torch.cat([self.lines(x[0]), self.view_seperator[None], self.lines(grid)]))
         return SimpleNamespace(pooler_output=made)
 
-    def forward(self, input_ids, attention_mask=None, pixel_values=None, image_sizes=None, **_):
-        x = self.model.embed_tokens(input_ids)
-        if pixel_values is not None:
-            made = torch.cat(self.get_image_features(pixel_values, image_sizes).pooler_output)
-            x = x.masked_scatter((input_ids == self.config.image_token_id)[..., None], made)
-        return self.llm[0](inputs_embeds=x, use_cache=False)
-
     def save_pretrained(self, folder, **_):
         os.makedirs(folder, exist_ok=True)
         with tempfile.TemporaryDirectory() as text:  # experts one by one, as its files have them

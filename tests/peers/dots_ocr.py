@@ -101,10 +101,10 @@ class WithTower(torch.nn.Module):
             first += high * wide
         return SimpleNamespace(pooler_output=made)
 
-    def forward(self, input_ids, attention_mask=None, pixel_values=None, image_grid_thw=None, **_):
+    def forward(self, input_ids, attention_mask=None, pixel_values=None, **sizes):
         x = self.model.embed_tokens(input_ids)
         if pixel_values is not None:
-            x = x.masked_scatter((input_ids == self.config.image_token_id)[..., None], torch.cat(self.get_image_features(pixel_values, image_grid_thw).pooler_output))
+            x = x.masked_scatter((input_ids == self.config.image_token_id)[..., None], torch.cat(self.get_image_features(pixel_values, **sizes).pooler_output))
         return self.llm[0](inputs_embeds=x, use_cache=False)
 
     def save_pretrained(self, folder, **_):

@@ -44,10 +44,3 @@ class Phi3V(WithTower):
             side = squares.shape[-1]
             made.append(self.tower[0](squares[: 1 + size[0] // side * (size[1] // side)], size))
         return SimpleNamespace(pooler_output=made)
-
-    def forward(self, input_ids, attention_mask=None, pixel_values=None, image_sizes=None, **_):
-        x = self.model.embed_tokens(input_ids)
-        if pixel_values is not None:
-            made = torch.cat(self.get_image_features(pixel_values, image_sizes).pooler_output)
-            x = x.masked_scatter((input_ids == self.config.image_token_id)[..., None], made)
-        return self.llm[0](inputs_embeds=x, use_cache=False)
