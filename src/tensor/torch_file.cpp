@@ -103,9 +103,9 @@ using Values = std::vector<Value*>;
 // What stands in the pickle, as far as a state dict has such things.
 struct Value {
   enum class Kind { Nothing, Mark, Number, Text, Name, List, Dict, Storage, Tensor } kind = Kind::Nothing;
-  int64_t number = 0;    // also a tensor's place in its storage, in elements
-  std::string text;      // of a name: "module name"; of a storage: its file; of a tensor: that of its storage
-  Values items;          // of a dict: keys and values by turns
+  int64_t number = 0;  // also a tensor's place in its storage, in elements
+  std::string text;    // of a name: "module name"; of a storage: its file; of a tensor: that of its storage
+  Values items;        // of a dict: keys and values by turns
   DiskType type = DiskType::F32;
   std::vector<int64_t> shape, strides;
 };
@@ -113,10 +113,11 @@ using Kind = Value::Kind;
 
 std::optional<DiskType> type_of_storage(const std::string& name) {
   static const std::map<std::string, DiskType> types = {
-      {"torch DoubleStorage", DiskType::F64}, {"torch FloatStorage", DiskType::F32}, {"torch HalfStorage", DiskType::F16},
-      {"torch BFloat16Storage", DiskType::BF16}, {"torch LongStorage", DiskType::I64}, {"torch IntStorage", DiskType::I32},
-      {"torch ShortStorage", DiskType::I16}, {"torch CharStorage", DiskType::I8}, {"torch ByteStorage", DiskType::U8},
-      {"torch BoolStorage", DiskType::Bool}};
+      {"torch DoubleStorage", DiskType::F64}, {"torch FloatStorage", DiskType::F32},
+      {"torch HalfStorage", DiskType::F16},   {"torch BFloat16Storage", DiskType::BF16},
+      {"torch LongStorage", DiskType::I64},   {"torch IntStorage", DiskType::I32},
+      {"torch ShortStorage", DiskType::I16},  {"torch CharStorage", DiskType::I8},
+      {"torch ByteStorage", DiskType::U8},    {"torch BoolStorage", DiskType::Bool}};
   const auto found = types.find(name);
   return found == types.end() ? std::nullopt : std::optional(found->second);
 }
@@ -211,40 +212,83 @@ class Unpickler {
 
   void step(uint8_t code) {
     switch (code) {
-      case 0x80: take(1); return;  // PROTO
-      case 0x95: take(8); return;  // FRAME
-      case '(': return push(made(Kind::Mark));
-      case 'N': return push(made(Kind::Nothing));
-      case 0x88: return push_number(1);
-      case 0x89: return push_number(0);
-      case 'K': return push_number(number<uint8_t>());
-      case 'M': return push_number(number<uint16_t>());
-      case 'J': return push_number(number<int32_t>());
-      case 0x8a: return push_long(number<uint8_t>());
-      case 'G': take(8); return push(made(Kind::Nothing));
-      case 'X': return push_text(Kind::Text, std::string(take(number<uint32_t>())));
-      case 0x8c: return push_text(Kind::Text, std::string(take(number<uint8_t>())));
-      case 'c': return push_name();
-      case 0x93: return push_stacked_name();
-      case ')': case ']': return push_list({});
-      case '}': return push(made(Kind::Dict));
-      case 't': return push_list(marked());
-      case 0x85: return push_last(1);
-      case 0x86: return push_last(2);
-      case 0x87: return push_last(3);
-      case 'a': return append({pop()});
-      case 'e': return append(marked());
-      case 's': { Value *value = pop(), *key = pop(); return set({key, value}); }
-      case 'u': return set(marked());
-      case 'q': return put(number<uint8_t>());
-      case 'r': return put(number<uint32_t>());
-      case 0x94: return put(memo_.size());
-      case 'h': return get(number<uint8_t>());
-      case 'j': return get(number<uint32_t>());
-      case 'Q': return push_storage(*pop());
-      case 'R': { Value *arguments = pop(), *name = pop(); return call(*name, *arguments); }
-      case 'b': pop(); return;  // a state dict's own notes
-      default: wrong(str("has the operation ", int{code}));
+      case 0x80:
+        take(1);
+        return;  // PROTO
+      case 0x95:
+        take(8);
+        return;  // FRAME
+      case '(':
+        return push(made(Kind::Mark));
+      case 'N':
+        return push(made(Kind::Nothing));
+      case 0x88:
+        return push_number(1);
+      case 0x89:
+        return push_number(0);
+      case 'K':
+        return push_number(number<uint8_t>());
+      case 'M':
+        return push_number(number<uint16_t>());
+      case 'J':
+        return push_number(number<int32_t>());
+      case 0x8a:
+        return push_long(number<uint8_t>());
+      case 'G':
+        take(8);
+        return push(made(Kind::Nothing));
+      case 'X':
+        return push_text(Kind::Text, std::string(take(number<uint32_t>())));
+      case 0x8c:
+        return push_text(Kind::Text, std::string(take(number<uint8_t>())));
+      case 'c':
+        return push_name();
+      case 0x93:
+        return push_stacked_name();
+      case ')':
+      case ']':
+        return push_list({});
+      case '}':
+        return push(made(Kind::Dict));
+      case 't':
+        return push_list(marked());
+      case 0x85:
+        return push_last(1);
+      case 0x86:
+        return push_last(2);
+      case 0x87:
+        return push_last(3);
+      case 'a':
+        return append({pop()});
+      case 'e':
+        return append(marked());
+      case 's': {
+        Value *value = pop(), *key = pop();
+        return set({key, value});
+      }
+      case 'u':
+        return set(marked());
+      case 'q':
+        return put(number<uint8_t>());
+      case 'r':
+        return put(number<uint32_t>());
+      case 0x94:
+        return put(memo_.size());
+      case 'h':
+        return get(number<uint8_t>());
+      case 'j':
+        return get(number<uint32_t>());
+      case 'Q':
+        return push_storage(*pop());
+      case 'R': {
+        Value *arguments = pop(), *name = pop();
+        return call(*name, *arguments);
+      }
+      case 'b':
+        pop();
+        return;  // a state dict's own notes
+      default:
+        wrong(str("has the operation ", int{code}));
     }
   }
   void push_long(size_t bytes) {
@@ -340,9 +384,7 @@ TensorEntry entry_of(const Value& tensor, const std::map<std::string, ZipEntry>&
 
 }  // namespace
 
-bool is_torch_file(const std::byte* data, int64_t size) {
-  return size >= 4 && std::memcmp(data, "PK\x03\x04", 4) == 0;
-}
+bool is_torch_file(const std::byte* data, int64_t size) { return size >= 4 && std::memcmp(data, "PK\x03\x04", 4) == 0; }
 
 SafetensorsHeader parse_torch_file(const std::byte* data, int64_t size, const std::string& where) {
   const FileBytes file(data, size, where);
@@ -351,7 +393,8 @@ SafetensorsHeader parse_torch_file(const std::byte* data, int64_t size, const st
   if (order != archive.end() && file.at(order->second.begin, order->second.length) == "big")
     fail(Fault::Model, where, ": its numbers have their high bytes first, which is not read");
   const auto pickle = archive.find("data.pkl");
-  require(pickle != archive.end(), Fault::Model, where, ": an archive without data.pkl is no file of PyTorch's weights");
+  require(pickle != archive.end(), Fault::Model, where,
+          ": an archive without data.pkl is no file of PyTorch's weights");
   constexpr int64_t kMostPickle = 16 << 20;
   require(pickle->second.length <= kMostPickle, Fault::Model, where, ": its pickle has ", pickle->second.length,
           " bytes, which is more than tensors' names and shapes need");

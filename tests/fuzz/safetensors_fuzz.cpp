@@ -23,7 +23,7 @@ void check(const std::string& bytes) {
 }
 
 void put(std::string& out, uint64_t number, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(number >> (8 * i) & 255);
+  for (int i = 0; i < bytes; ++i) out += i < 8 ? static_cast<char>(number >> (8 * i) & 255) : 0;
 }
 
 // An archive of a pickle and sixteen bytes beside it.
