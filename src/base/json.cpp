@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 
+#include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 template class nlohmann::basic_json<nlohmann::ordered_map>;
 
@@ -86,16 +88,80 @@ std::string with_largest(std::string_view text) {
   }
   return out;
 }
+
+// Builds the tree. The library's own builder looks through all keys of an object at each new one, which takes minutes
+// for a vocabulary, or for a request that means harm.
+class TreeBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  Json tree;
+  std::string wrong;  // what the library says of a text that is no JSON
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return open_.pop_back(), true; }
+  bool end_array() override { return open_.pop_back(), true; }
+  // A key that comes again takes the place of the first.
+  bool key(string_t& name) override {
+    Open& object = open_.back();
+    auto& members = object.value->get_ref<Json::object_t&>();
+    object.next = members.size();
+    if (members.size() < kFew) {
+      const auto known = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.first == name; });
+      object.next = static_cast<size_t>(known - members.begin());
+    } else {
+      for (size_t i = object.place.size(); i < members.size(); ++i) object.place.emplace(members.data()[i].first, i);
+      if (const auto known = object.place.find(name); known != object.place.end()) object.next = known->second;
+    }
+    if (object.next == members.size()) members.emplace_back(std::move(name), Json());
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    wrong = reason(error);
+    return false;
+  }
+
+ private:
+  static constexpr size_t kFew = 32;
+  struct Open {
+    Json* value;
+    std::unordered_map<std::string, size_t> place = {};  // of an object's keys, where they are not few
+    size_t next = 0;
+  };
+  Json& slot() {
+    if (open_.empty()) return tree;
+    Open& in = open_.back();
+    if (in.value->is_array()) return in.value->get_ref<Json::array_t&>().emplace_back();
+    return (in.value->get_ref<Json::object_t&>().begin() + static_cast<std::ptrdiff_t>(in.next))->second;
+  }
+  template <class T>
+  bool put(T&& value) {
+    slot() = std::forward<T>(value);
+    return true;
+  }
+  bool open(Json value) {
+    Json& at = slot();
+    at = std::move(value);
+    open_.push_back({&at});
+    return true;
+  }
+
+  std::vector<Open> open_;
+};
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view where, Fault fault, int max_depth) {
   require(depth_of(text) <= max_depth, fault, where, ": nested more than ", max_depth, " deep");
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    if (const std::string other = with_largest(text); other != text) return parse_json(other, where, fault, max_depth);
-    fail(fault, where, ": not valid JSON: ", reason(error));
-  }
+  TreeBuilder builder;
+  if (Json::sax_parse(text, &builder)) return std::move(builder.tree);
+  if (const std::string other = with_largest(text); other != text) return parse_json(other, where, fault, max_depth);
+  fail(fault, where, ": not valid JSON: ", builder.wrong);
 }
 
 std::string repaired_json(std::string_view text) {

@@ -107,7 +107,8 @@ HubOptions narrowed(const HubOptions& options, const std::vector<std::string>& p
   const bool plain =
       std::any_of(paths.begin(), paths.end(), [](const auto& path) { return path.ends_with(".safetensors"); });
   const auto is_torch = [](const std::string& path) { return path.starts_with("pytorch_model"); };
-  if (options.gguf_type.empty() && !plain && std::any_of(paths.begin(), paths.end(), is_torch)) {
+  const bool weights = std::find(options.leave.begin(), options.leave.end(), "*.safetensors") == options.leave.end();
+  if (options.gguf_type.empty() && weights && !plain && std::any_of(paths.begin(), paths.end(), is_torch)) {
     HubOptions own = options;  // nothing else has the weights
     std::erase(own.leave, "*.bin");
     return own;

@@ -37,7 +37,8 @@ bool is_repo_id(const std::string& text);  // "owner/name"
 std::filesystem::path model_folder(const std::string& model, const HubOptions& options,
                                    const std::string& flag = "--model");
 
-// Patterns of weight files in formats that this program does not read, which many repositories hold as well.
+// Patterns of weight files that are not fetched, since the program does not read them or safetensors are there;
+// PyTorch's are where nothing else is.
 std::vector<std::string> unread_weights();
 
 }  // namespace apus

@@ -191,6 +191,13 @@ TEST(Lines, AFullDiskIsAnError) {
 
 TEST(JsonText, BoundsAndReasons) {
   EXPECT_EQ(parse_json(R"({"b": 1, "a": [2]})", "t").dump(), R"({"b":1,"a":[2]})");
+  EXPECT_EQ(parse_json(R"({"b": 1, "a": {"c": []}, "b": 2})", "t").dump(), R"({"b":2,"a":{"c":[]}})");
+  std::string many = "{";
+  for (int i = 0; i < 3000; ++i) many += str(i > 0 ? "," : "", "\"k", i % 1500, "\":", i);
+  const Json all = parse_json(many + "}", "t");
+  EXPECT_EQ(all.size(), 1500u);
+  EXPECT_EQ(all.begin().key(), "k0");
+  EXPECT_EQ(all["k7"], 1507);
   const std::string why = test::refusal(Fault::Data, [] { parse_json("{\"a\": }", "file.json:3"); });
   EXPECT_TRUE(why.starts_with("file.json:3: not valid JSON: parse error at line 1")) << why;
   EXPECT_THROW(parse_json(std::string(100'000, '['), "t"), Error);

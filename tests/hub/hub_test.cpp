@@ -83,6 +83,22 @@ struct HubTest : testing::Test {
   }
 };
 
+TEST_F(HubTest, PyTorchsWeightsAreFetchedWhereNothingElseIs) {
+  hub.put(
+      "/api/models/owner/old/revision/main",
+      {200,
+       str(R"({"sha":")", kCommit, R"(","siblings":[{"rfilename":"config.json"},{"rfilename":"pytorch_model.bin"}]})"),
+       {}});
+  const std::string at = str("/owner/old/resolve/", kCommit, "/");
+  for (const char* file : {"config.json", "pytorch_model.bin"})
+    hub.put(at + file, {200, file, {{"ETag", "\"" + digest(file, true) + "\""}, {"X-Repo-Commit", kCommit}}});
+  HubOptions o = options(HubKind::HuggingFace);
+  EXPECT_TRUE(fs::exists(model_folder("owner/old", o) / "pytorch_model.bin"));
+  fs::remove_all(o.cache);
+  o.leave = unread_weights(), o.leave.push_back("*.safetensors");  // no weights are wanted
+  EXPECT_FALSE(fs::exists(model_folder("owner/old", o) / "pytorch_model.bin"));
+}
+
 TEST_F(HubTest, HuggingFaceLayoutAndSecondTime) {
   put_huggingface();
   HubOptions o = options(HubKind::HuggingFace);

@@ -30,17 +30,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily own("GOT", {.title = "GOT-OCR 2.0, its authors' files",
                                  .architecture = "GOTQwenForCausalLM",
                                  .read = read,
-                                 .says = {{"im_patch_token", 151859},
-                                          {"vision_config",
-                                           {{"hidden_size", 768},
-                                            {"num_hidden_layers", 12},
-                                            {"num_attention_heads", 12},
-                                            {"image_size", 1024},
-                                            {"patch_size", 16},
-                                            {"window_size", 14},
-                                            {"global_attn_indexes", {2, 5, 8, 11}},
-                                            {"output_channels", 256},
-                                            {"mlp_dim", 3072}}}},
+                                 .says = {{"im_patch_token", 151859}, {"vision_config", got_sam_says()}},
                                  .presets = presets});
 }  // namespace
 

@@ -23,6 +23,18 @@ DecoderSpec with_page(DecoderSpec spec, PageSpec page, const std::string& aligne
   return spec;
 }
 
+Json got_sam_says() {
+  return {{"hidden_size", 768},
+          {"num_hidden_layers", 12},
+          {"num_attention_heads", 12},
+          {"image_size", 1024},
+          {"patch_size", 16},
+          {"window_size", 14},
+          {"global_attn_indexes", {2, 5, 8, 11}},
+          {"output_channels", 256},
+          {"mlp_dim", 3072}};
+}
+
 }  // namespace apus
 
 namespace apus::families::got_ocr2 {
@@ -60,17 +72,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily got("got_ocr2", {.title = "GOT-OCR 2.0",
                                       .architecture = "GotOcr2ForConditionalGeneration",
                                       .read = read,
-                                      .says = {{"image_token_index", 151859},
-                                               {"vision_config",
-                                                {{"hidden_size", 768},
-                                                 {"num_hidden_layers", 12},
-                                                 {"num_attention_heads", 12},
-                                                 {"image_size", 1024},
-                                                 {"patch_size", 16},
-                                                 {"window_size", 14},
-                                                 {"global_attn_indexes", {2, 5, 8, 11}},
-                                                 {"output_channels", 256},
-                                                 {"mlp_dim", 3072}}}},
+                                      .says = {{"image_token_index", 151859}, {"vision_config", got_sam_says()}},
                                       .presets = presets});
 }  // namespace
 

@@ -14,5 +14,6 @@ namespace apus {
 // `text` sees pages; `token` stands for them, and `aligner` begins the names of what joins the two.
 DecoderSpec with_page(DecoderSpec text, PageSpec page, const std::string& aligner, int64_t token,
                       std::vector<DiskForm> forms);
+Json got_sam_says();
 
 }  // namespace apus
