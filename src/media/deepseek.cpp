@@ -38,11 +38,9 @@ class DeepseekProcessor : public MediaProcessor {
  protected:
   std::vector<Image> seen(const Image& image) const override {
     const ImageSize size = seen_size({image.width, image.height});
-    std::array<uint8_t, 3> mean{};
-    for (size_t c = 0; c < 3; ++c) mean[c] = static_cast<uint8_t>(scale_.mean[c] * 255);
     const int64_t side = square_.side();
     return {laid_on(resized(image, size.width, size.height, filter_), {side, side}, (side - size.width) / 2,
-                    (side - size.height) / 2, mean)};
+                    (side - size.height) / 2, mean_colour(scale_))};
   }
   PreparedMedia prepared_image(const Image& image) const override {
     PreparedMedia out{square_.content(seen(image), "deepseek"),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek-VL2: a picture in one square that its longer side fills, and once more, larger, in a grid of squares; where
 // a conversation has more than two pictures, the larger one is one square too.
-#include <cmath>
-
 #include "base/error.h"
 #include "media/mosaic.h"
 #include "media/square.h"
@@ -19,7 +17,7 @@ class DeepseekVl2Processor final : public MediaProcessor {
         scale_(pixel_scale(c.preprocessor, kHalfScale)),
         filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
         token_(c.token("<image>", "image_token_id")) {}
-  ImageSize seen_size(ImageSize size) const override { return contained(size, best_size(size, form_.sizes)); }
+  ImageSize seen_size(ImageSize size) const override { return contained_size(size, best_size(size, form_.sizes)); }
   std::vector<int32_t> media_tokens() const override { return {token_}; }
   std::string grid_name(MediaType) const override { return ""; }
   int64_t looks_closer_at() const override { return 2; }
@@ -36,24 +34,8 @@ class DeepseekVl2Processor final : public MediaProcessor {
   }
 
  private:
-  // As large as the ground allows, as Pillow's ImageOps.contain rounds it.
-  static ImageSize contained(ImageSize own, ImageSize ground) {
-    const auto ratio = [](int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
-    const auto side = [](double share, int64_t of) {
-      return std::max<int64_t>(1, static_cast<int64_t>(std::nearbyint(share * static_cast<double>(of))));
-    };
-    const double shape = ratio(own.width, own.height), wanted = ratio(ground.width, ground.height);
-    if (shape > wanted) return {ground.width, side(ratio(own.height, own.width), ground.width)};
-    if (shape < wanted) return {side(ratio(own.width, own.height), ground.height), ground.height};
-    return ground;
-  }
   Image filled(const Image& image, ImageSize ground) const {
-    std::array<uint8_t, 3> mean{};
-    for (size_t c = 0; c < 3; ++c) mean[c] = static_cast<uint8_t>(scale_.mean[c] * 255);
-    const ImageSize size = contained({image.width, image.height}, ground);
-    const auto room = [](int64_t left) { return static_cast<int64_t>(std::nearbyint(static_cast<double>(left) / 2)); };
-    return laid_on(resized(image, size.width, size.height, filter_), ground, room(ground.width - size.width),
-                   room(ground.height - size.height), mean);
+    return padded(image, ground, filter_, mean_colour(scale_));
   }
   std::vector<Image> squares(const Image& image, ImageSize ground) const {
     std::vector<Image> out{filled(image, {form_.side, form_.side})};

@@ -57,6 +57,11 @@ MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells) {
           .cut_as_it_comes = true};
 }
 
+bool is_deepseek_vl2(const Json& config) {
+  const Json vision = config.value("vision_config", Json::object());
+  return vision.is_object() && !vision.value("width", Json()).is_object();
+}
+
 MosaicForm read_squares_in_lines(const Json& config) {
   const auto whole = [&](const char* part, const char* key, int64_t otherwise) {
     const Json said = config.value(part, Json::object());

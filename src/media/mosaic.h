@@ -36,6 +36,9 @@ MosaicForm read_mosaic(const Json& config, int64_t side, int64_t cells);
 inline constexpr int32_t kOwnLlavaImage = -200;
 // As read_mosaic, of Llava's own files, which have sizes as [width, height].
 MosaicForm read_own_mosaic(const Json& config, int64_t side, int64_t cells);
+// Of a config.json that calls itself deepseek_vl_v2, as DeepSeek-OCR's do: whether it is DeepSeek-VL2's, whose tower
+// has one width.
+bool is_deepseek_vl2(const Json& config);
 // DeepSeek-VL2's config.json: candidate_resolutions, as [width, height].
 MosaicForm read_squares_in_lines(const Json& config);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "media/mosaic.h"
 #include "media/square.h"
 
 namespace apus {
@@ -50,11 +51,16 @@ class PageProcessor : public MediaProcessor {
  protected:
   std::vector<Image> seen(const Image& image) const override {
     std::vector<Image> views;
-    const ImageSize own{image.width, image.height}, size = fitted(own);
+    const ImageSize own{image.width, image.height};
     const TileGrid grid = grid_for(own);
     if (grid.rows > 0) add_tiles(resized(image, grid.columns * tile_, grid.rows * tile_, filter_), tile_, tile_, views);
-    views.push_back(laid_on(resized(image, size.width, size.height, filter_), {side_, side_}, room(side_ - size.width),
-                            room(side_ - size.height), {127, 127, 127}));
+    if (!native_) {
+      views.push_back(padded(image, {side_, side_}, filter_, {127, 127, 127}));
+      return views;
+    }
+    const ImageSize size = fitted(own);
+    views.push_back(laid_on(resized(image, size.width, size.height, filter_), {side_, side_}, (side_ - size.width) / 2,
+                            (side_ - size.height) / 2, {127, 127, 127}));
     return views;
   }
   PreparedMedia prepared_image(const Image& image) const override {
@@ -74,25 +80,20 @@ class PageProcessor : public MediaProcessor {
     return in.is_object() && in.contains(key) && in[key].is_number_integer() ? in[key].get<int64_t>() : otherwise;
   }
   // A sixteenth of the patches is left.
-  int64_t rows_of(int64_t side) const { return ((side / form_.patch + 1) / 2 + 1) / 2; }
+  int64_t rows_of(int64_t side) const { return halved_twice(side / form_.patch); }
   TileGrid grid_for(ImageSize size) const {
     if (size.width <= tile_ && size.height <= tile_) return {0, 0};
     return tile_grid(size, least_, most_, tile_);
   }
   ImageSize fitted(ImageSize size) const {
+    if (!native_) return contained_size(size, {side_, side_});
     const int64_t longer = std::max(size.width, size.height);
     const auto side = [&](int64_t n) {
       if (n == longer) return side_;
       const double share = static_cast<double>(side_) / static_cast<double>(longer);
-      const double exact = native_ ? static_cast<double>(n) * share
-                                   : static_cast<double>(n) / static_cast<double>(longer) * static_cast<double>(side_);
-      return std::max<int64_t>(1, static_cast<int64_t>(std::nearbyint(exact)));
+      return std::max<int64_t>(1, static_cast<int64_t>(std::nearbyint(static_cast<double>(n) * share)));
     };
     return {side(size.width), side(size.height)};
-  }
-  // Before the picture; halves as Pillow and as transformers round them.
-  int64_t room(int64_t left) const {
-    return native_ ? left / 2 : static_cast<int64_t>(std::nearbyint(static_cast<double>(left) / 2));
   }
 
   PixelScale scale_;
@@ -128,7 +129,7 @@ class GotProcessor : public MediaProcessor {
     auto content = std::make_shared<MediaContent>();
     fill_with_patches(*content, seen(image), form_, scale_, "got");
     PreparedMedia out{content, "<img><imgpad></img>\n", token_, {}};
-    const int64_t rows = ((side_ / form_.patch + 1) / 2 + 1) / 2;
+    const int64_t rows = halved_twice(side_ / form_.patch);
     out.runs.emplace_back(static_cast<size_t>(rows * rows), token_);
     return out;
   }
@@ -141,13 +142,17 @@ class GotProcessor : public MediaProcessor {
   int32_t token_;
 };
 
-// DeepSeek-VL2's files have the name of DeepSeek-OCR's, and a tower of one width.
 std::shared_ptr<const MediaProcessor> make_pages(const MediaCheckpoint& c) {
-  if (!at_path(c.config, {"vision_config", "width"}).is_number()) return std::make_shared<PageProcessor>(c);
-  return (*Registry<MakeMediaProcessor>::of().find("deepseek_vl2"))(c);
+  return std::make_shared<PageProcessor>(c);
 }
 
-const RegisterMediaFamily pages({"deepseek_vl_v2", "deepseek_ocr2"}, make_pages);
+// DeepSeek-VL2's files have the name of DeepSeek-OCR's.
+std::shared_ptr<const MediaProcessor> make_own_pages(const MediaCheckpoint& c) {
+  return is_deepseek_vl2(c.config) ? (*Registry<MakeMediaProcessor>::of().find("deepseek_vl2"))(c) : make_pages(c);
+}
+
+const RegisterMediaFamily pages({"deepseek_ocr2"}, make_pages);
+const RegisterMediaFamily own_pages({"deepseek_vl_v2"}, make_own_pages);
 const RegisterMediaFamily got({"got_ocr2", "GOT"},
                               [](const MediaCheckpoint& c) { return std::make_shared<GotProcessor>(c); });
 

@@ -62,8 +62,9 @@ class MediaProcessor {
 
   // `among`: so many pictures stand in the conversation.
   PreparedMedia image(const Image& image, int64_t among = 1) const {
-    return among > looks_closer_at() ? prepared_from_afar(capped(image)) : prepared_image(capped(image));
+    return sees_from_afar(among) ? prepared_from_afar(capped(image)) : prepared_image(capped(image));
   }
+  bool sees_from_afar(int64_t among) const { return among > looks_closer_at(); }
   // At so many pictures of a conversation; where there are more, less is seen of each.
   virtual int64_t looks_closer_at() const { return INT64_MAX; }
   // All frames in the size of the first.

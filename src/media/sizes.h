@@ -12,6 +12,9 @@ struct ImageSize {
   bool operator==(const ImageSize& other) const { return width == other.width && height == other.height; }
 };
 
+// What two convolutions that halve a side leave of so many patches.
+inline int64_t halved_twice(int64_t side) { return ((side + 1) / 2 + 1) / 2; }
+
 struct SizeLimits {
   int64_t factor = 28;  // both sides become multiples of it
   int64_t min_pixels = 0, max_pixels = 0;

@@ -2,6 +2,7 @@
 #include "media/square.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -56,9 +57,7 @@ Image SquareForm::operator()(const Image& image) const {
   Image all;
   if (padded_ && image.width != image.height) {
     const int64_t side = std::max(image.width, image.height);
-    std::array<uint8_t, 3> mean{};
-    for (size_t c = 0; c < 3; ++c) mean[c] = static_cast<uint8_t>(scale_.mean[c] * 255);
-    all = sized(laid_on(image, {side, side}, (side - image.width) / 2, (side - image.height) / 2, mean));
+    all = sized(laid_on(image, {side, side}, (side - image.width) / 2, (side - image.height) / 2, mean_colour(scale_)));
   } else {
     all = sized(image);
   }
@@ -72,6 +71,30 @@ std::shared_ptr<MediaContent> SquareForm::content(const std::vector<Image>& squa
   content->shape = {static_cast<int64_t>(squares.size()), 3, side_, side_};
   content->digest = content_digest(*content, str(form, ' ', form_text(scale_)), squares);
   return content;
+}
+
+std::array<uint8_t, 3> mean_colour(const PixelScale& scale) {
+  std::array<uint8_t, 3> out{};
+  for (size_t c = 0; c < 3; ++c) out[c] = static_cast<uint8_t>(scale.mean[c] * 255);
+  return out;
+}
+
+ImageSize contained_size(ImageSize own, ImageSize ground) {
+  const auto ratio = [](int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
+  const auto side = [](double share, int64_t of) {
+    return std::max<int64_t>(1, static_cast<int64_t>(std::nearbyint(share * static_cast<double>(of))));
+  };
+  const double shape = ratio(own.width, own.height), wanted = ratio(ground.width, ground.height);
+  if (shape > wanted) return {ground.width, side(ratio(own.height, own.width), ground.width)};
+  if (shape < wanted) return {side(ratio(own.width, own.height), ground.height), ground.height};
+  return ground;
+}
+
+Image padded(const Image& image, ImageSize ground, Filter filter, std::array<uint8_t, 3> colour) {
+  const ImageSize size = contained_size({image.width, image.height}, ground);
+  const auto room = [](int64_t left) { return static_cast<int64_t>(std::nearbyint(static_cast<double>(left) / 2)); };
+  return laid_on(resized(image, size.width, size.height, filter), ground, room(ground.width - size.width),
+                 room(ground.height - size.height), colour);
 }
 
 Image laid_on(const Image& image, ImageSize ground, int64_t left, int64_t top, std::array<uint8_t, 3> colour) {

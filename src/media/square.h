@@ -33,6 +33,11 @@ class SquareForm {
 // vision_config's image_size, patch_size and so on.
 int64_t of_tower(const MediaCheckpoint& c, const char* name, int64_t otherwise);
 
+// image_mean as a colour.
+std::array<uint8_t, 3> mean_colour(const PixelScale& scale);
+// As large as the ground allows, and in its middle, as Pillow's ImageOps.contain and pad round it.
+ImageSize contained_size(ImageSize own, ImageSize ground);
+Image padded(const Image& image, ImageSize ground, Filter filter, std::array<uint8_t, 3> colour);
 // A picture on a larger ground.
 Image laid_on(const Image& image, ImageSize ground, int64_t left, int64_t top, std::array<uint8_t, 3> colour);
 

@@ -116,8 +116,7 @@ class Step3Processor final : public MediaProcessor {
               content.values.push_back(static_cast<float>((level - scale_.mean[k]) / scale_.deviation[k]));
             }
     content.grids.push_back({1, cells, cells});
-    const int64_t rows = ((cells + 1) / 2 + 1) / 2;
-    return rows * rows;
+    return halved_twice(cells) * halved_twice(cells);
   }
 
   int64_t side_, window_side_ = 0;

@@ -31,7 +31,11 @@ Asked asked_of(const HttpCall& call) {
       if (part.name == "model") return {std::string(part.value), false};
     return {};
   }
-  const Json body = Json::parse(call.body, nullptr, /*allow_exceptions=*/false);
+  Json body;
+  try {
+    body = parse_json(call.body, "the request");
+  } catch (const Error&) {  // whoever answers it says so
+  }
   if (!body.is_object()) return {};
   Asked out;
   for (const char* name : {"model", "name"})

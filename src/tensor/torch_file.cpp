@@ -212,12 +212,13 @@ class Unpickler {
 
   void step(uint8_t code) {
     switch (code) {
+      // The pickle's version, and how long a part of it is.
       case 0x80:
         take(1);
-        return;  // PROTO
+        return;
       case 0x95:
         take(8);
-        return;  // FRAME
+        return;
       case '(':
         return push(made(Kind::Mark));
       case 'N':

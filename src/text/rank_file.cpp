@@ -54,13 +54,9 @@ std::vector<RankedToken> ranked_tokens(std::string_view text, const std::string&
 }
 
 std::string spelled(std::string_view bytes) {
-  std::string out = "\"", letters;
+  std::string letters;
   byte_alphabet::append(letters, bytes);
-  for (const char c : letters) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
+  return json_string(letters);
 }
 
 void add_model(TokenizerSource& out, const std::vector<RankedToken>& tokens, const std::string& name) {
@@ -109,7 +105,17 @@ std::vector<std::string> extras(std::vector<std::string> names, int count) {
   return names;
 }
 
-// added_tokens_decoder of tokenizer_config.json, by ids.
+}  // namespace
+
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 std::map<int64_t, std::string> said_tokens(const Json& config) {
   std::map<int64_t, std::string> out;
   const Json table = config.value("added_tokens_decoder", Json::object());
@@ -118,12 +124,10 @@ std::map<int64_t, std::string> said_tokens(const Json& config) {
     int64_t id = -1;
     const auto [last, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error == std::errc() && last == key.data() + key.size() && id >= 0 && id <= kMaxId && value.is_object())
-      out[id] = value.value("content", "");
+      out[id] = JsonPart(value, str("added_tokens_decoder.", id)).text("content", "");
   }
   return out;
 }
-
-}  // namespace
 
 bool is_rank_file(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
@@ -167,7 +171,8 @@ TokenizerSource read_rank_file(std::string_view text, const std::string& file, c
     if (!name.empty() && id >= first) add_specials(out, id, {name});
     if (name == "[gMASK]" || name == "<sop>") before.emplace_back(name, id);
   }
-  if (before.size() == 2 && config.value("tokenizer_class", "").starts_with("ChatGLM"))
+  if (before.size() == 2 &&
+      JsonPart(config, "tokenizer_config.json").text("tokenizer_class", "").starts_with("ChatGLM"))
     out.stages["post_processor"] = marks_before(before);
   return out;
 }

@@ -117,14 +117,11 @@ SentencePieces parse(std::string_view file, const std::string& name) {
 
 // Names that tokenizer_config.json gives to pieces.
 void rename_pieces(SentencePieces& s, const Json& config) {
-  const Json table = config.value("added_tokens_decoder", Json::object());
-  if (!table.is_object()) return;
-  for (size_t id = 0; id < s.pieces.size(); ++id) {
-    const auto said = table.find(std::to_string(id));
-    if (said == table.end() || !said->is_object()) continue;
-    const std::string content = said->value("content", "");
-    if (!content.empty() && std::find(s.pieces.begin(), s.pieces.end(), content) == s.pieces.end())
-      s.pieces[id] = content, s.types[id] = kControl;
+  for (const auto& [id, content] : said_tokens(config)) {
+    const auto at = static_cast<size_t>(id);
+    if (at >= s.pieces.size() || content.empty()) continue;
+    if (std::find(s.pieces.begin(), s.pieces.end(), content) == s.pieces.end())
+      s.pieces[at] = content, s.types[at] = kControl;
   }
 }
 
@@ -284,15 +281,15 @@ TokenizerSource read_sentence_piece(std::string_view bytes, const std::string& f
     if (special.count(token)) out.usual[name] = token;
   if (const std::string unknown = unknown_of(s); !unknown.empty()) out.usual["unk_token"] = unknown;
   auto next = static_cast<int64_t>(s.pieces.size());
-  const std::string type = config.value("tokenizer_class", "");
-  if (type.starts_with("ChatGLM")) {  // its code counts on from the pieces
+  const JsonPart said(config, "tokenizer_config.json");
+  if (said.text("tokenizer_class", "").starts_with("ChatGLM")) {  // its code counts on from the pieces
     for (const char* name :
          {"[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"})
       out.added.push_back({.id = static_cast<int32_t>(next++), .content = name, .special = true});
     const auto first = static_cast<int64_t>(s.pieces.size());
     out.stages["post_processor"] = marks_before({{"[gMASK]", first + 1}, {"sop", first + 3}});
     if (!out.usual.count("pad_token") && out.usual.count("unk_token")) out.usual["pad_token"] = out.usual["unk_token"];
-  } else if (config.value("add_bos_token", true) && special.count("<s>")) {
+  } else if (said.flag("add_bos_token", true) && special.count("<s>")) {
     out.stages["post_processor"] = marks_before({{"<s>", special["<s>"]}});
   }
   return out;

@@ -155,11 +155,7 @@ Json parse_json(std::string_view text, const std::string& name) {
   JsonCursor cursor(text, name);
   cursor.skip();  // bounds the nesting
   cursor.end();
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& e) {
-    fail(Fault::Model, name, ": not valid JSON: ", e.what());
-  }
+  return parse_json(text, std::string_view(name), Fault::Model);
 }
 
 void JsonPart::error(const char* key, std::string_view why) const { fail(Fault::Model, where_, ".", key, ": ", why); }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From tokenizer.json, or vocab.json and merges.txt, or vocab.txt, or SentencePiece's and tiktoken's files, to the
-// parts of a Tokenizer. "truncation" and "padding" of tokenizer.json are for batches of fixed shape and are not
-// applied.
+// parts of a Tokenizer. "truncation" and "padding" of tokenizer.json, for batches of fixed shape, are not applied.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -197,15 +196,6 @@ void check_text(std::string_view& text, const std::string& name) {
 
 // ---- vocab.json and merges.txt
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 // The lines of merges.txt as a JSON list.
 std::string merges_json(std::string_view lines) {
   std::string out = "[";
@@ -216,7 +206,7 @@ std::string merges_json(std::string_view lines) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || (out.size() == 1 && line.starts_with("#version"))) continue;
     if (out.size() > 1) out += ',';
-    out += quoted(line);
+    out += json_string(line);
   }
   return out + "]";
 }
@@ -230,7 +220,7 @@ std::string implied_stages(const std::string& tokenizer_class, const std::string
   const auto is_qwen = [](const std::string& name, const char* prefix) { return name.rfind(prefix, 0) == 0; };
   const bool qwen = tokenizer_class.empty() ? is_qwen(model_type, "qwen") : is_qwen(tokenizer_class, "Qwen");
   const std::string bytes = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":)";
-  std::string split(quoted(kQwen2Regex));
+  std::string split(json_string(kQwen2Regex));
   return qwen
              ? R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" +
                    split + R"(},"behavior":"Isolated"},)" + bytes + R"(false}]},"decoder":{"type":"ByteLevel"}})"
@@ -358,7 +348,8 @@ std::pair<TokenizerSource, std::string> read_other_file(const fs::path& dir, con
     if (!fs::is_regular_file(path) || file.ends_with(".json") || file.ends_with(".txt")) continue;
     const std::string bytes = read_file(path, kMaxFile), model = optional_file(dir / "config.json");
     const Json said = model.empty() ? Json::object() : parse_json(model, (dir / "config.json").string());
-    const bool sees = said.contains("visual") || said.value("model_type", "") == "GOT";
+    const JsonPart part(said, "config.json");
+    const bool sees = part.has("visual") || part.text("model_type", "") == "GOT";
     return {source_of(bytes, path.string(), config, sees), path.string()};
   }
   return {};

@@ -23,11 +23,15 @@ struct TokenizerSource {
   std::map<std::string, std::string> usual = {};
 };
 
+// A text without control characters as a JSON string.
+std::string json_string(std::string_view text);
+// added_tokens_decoder of tokenizer_config.json: texts of tokens by their ids.
+std::map<int64_t, std::string> said_tokens(const Json& config);
+
 // tiktoken's files: the bytes of a token in base64, and its rank, in each line.
 bool is_rank_file(std::string_view text);
 // `file`: qwen.tiktoken, hy.tiktoken, tiktoken.model (Kimi) or tokenizer.model (GLM-4): the name says how text is cut
-// and which tokens are special. `config`: tokenizer_config.json; `sees`: the model's tokens for pictures are among
-// them.
+// and which tokens are special. `config`: tokenizer_config.json; `sees`: tokens for pictures are among them.
 TokenizerSource read_rank_file(std::string_view text, const std::string& file, const Json& config, bool sees);
 
 // tokenizer.json of a folder; where it has SentencePiece's or tiktoken's file instead, that as one, without the

@@ -158,7 +158,7 @@ MadeMedium MediaReader::kept_or_made(const std::string& key, const std::function
 MadeMedium MediaReader::prepared(MediaType type, const Json& entry, int64_t among) const {
   if (type == MediaType::Image) {
     const EntryBytes file = bytes_of_image(entry, root_, limits_);
-    const char* const kind = among > processor_->looks_closer_at() ? "image from afar " : "image ";
+    const char* const kind = processor_->sees_from_afar(among) ? "image from afar " : "image ";
     return kept_or_made(cache_ ? kind + hex_digest(file.bytes, 16) : "", [&]() -> MadeMedium {
       const Image image = image_of(file);
       return {processor_->image(image, among), {image.width, image.height}};
@@ -199,7 +199,7 @@ RowMedia MediaReader::read(const Row& row, Json& messages,
     const std::string key = str(column, "[", number, "]");
     try {
       Json source = {{"type", kMediaKinds[kind].name}, {"entry", entry}};
-      if (kTypes[kind] == MediaType::Image && among > processor_->looks_closer_at()) source["among"] = among;
+      if (kTypes[kind] == MediaType::Image && processor_->sees_from_afar(among)) source["among"] = among;
       MadeMedium made = prepared(kTypes[kind], entry, among);
       if (kTypes[kind] == MediaType::Image) sizes.push_back(made.size);
       out.push_back({std::move(made.media), json_text(source), key, made.size});

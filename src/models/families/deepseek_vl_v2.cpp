@@ -2,6 +2,7 @@
 // DeepSeek-OCR (whose files call it deepseek_vl_v2, as those of DeepSeek-VL2 do, and of DeepSeek-OCR 2): SAM, CLIP's
 // layers over what it leaves, both joined; a text model of experts with usual attention.
 #include "base/error.h"
+#include "media/mosaic.h"
 #include "models/families/deepseek_ocr.h"
 #include "models/spec/family.h"
 #include "models/spec/read_deepseek_vl2.h"
@@ -45,17 +46,13 @@ DecoderSpec read_deepseek_pages(const Config& c, Json text, PageSpec page) {
   page.sam.name = "model.sam_model";
   page.sam.names.narrow = "model.sam_model.net_2", page.sam.names.narrower = "model.sam_model.net_3";
   page.projector = "model.projector.layers", page.separator = "model.view_seperator", page.out = spec.shape.hidden;
-  SeeingSpec seeing{.vision = vision_of(page)};
-  seeing.image_token = c.integer("image_token_id", 128815);
-  require(seeing.image_token < spec.shape.vocab, Fault::Model, "config.json: image_token_id ", seeing.image_token,
-          " must lie inside the vocabulary of ", spec.shape.vocab);
-  seeing.time = TimeRule::Text;
+  SeeingSpec seeing = page_sight(spec, std::move(page), c.integer("image_token_id", 128815));
+  const PageSpec& sees = *seeing.page;
   seeing.language = {"model.embed_tokens", "model.layers", "model.norm", "lm_head"};
-  seeing.tower = {page.sam.name, page.clip ? page.clip->name : "model.qwen2_model"};
-  seeing.aligner = {page.projector, page.separator};
-  if (!page.newline.empty()) seeing.aligner.push_back(page.newline);
+  seeing.tower = {sees.sam.name, sees.clip ? sees.clip->name : "model.qwen2_model"};
+  seeing.aligner = {sees.projector, sees.separator};
+  if (!sees.newline.empty()) seeing.aligner.push_back(sees.newline);
   seeing.forms = {{}};
-  seeing.page = std::make_shared<const PageSpec>(std::move(page));
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
   return spec;
 }
@@ -104,7 +101,7 @@ QuerySpec own_queries(const Config& vision) {
 }
 
 DecoderSpec read(const Config& c) {
-  if (is_deepseek_vl2(c)) return read_deepseek_vl2(c);
+  if (is_deepseek_vl2(c.json())) return read_deepseek_vl2(c);
   const Config vision = part_of(c, "vision_config");
   const Json* width = vision.find("width");
   const bool one = width && width->is_object() && width->contains("clip-l-14-224");

@@ -12,13 +12,9 @@ namespace apus {
 
 DecoderSpec with_page(DecoderSpec spec, PageSpec page, const std::string& aligner, int64_t token,
                       std::vector<DiskForm> forms) {
-  require(token < spec.shape.vocab, Fault::Model, "config.json: the token of images, ", token,
-          ", must lie inside the vocabulary of ", spec.shape.vocab);
-  SeeingSpec seeing{.vision = vision_of(page)};
-  seeing.image_token = token, seeing.time = TimeRule::Text;
-  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {page.sam.name};
+  SeeingSpec seeing = page_sight(spec, std::move(page), token);
+  seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {seeing.page->sam.name};
   seeing.aligner = {aligner}, seeing.forms = std::move(forms);
-  seeing.page = std::make_shared<const PageSpec>(std::move(page));
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
   return spec;
 }

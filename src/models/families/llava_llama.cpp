@@ -35,13 +35,13 @@ void expect_of_llava(const Config& c, const char* key, const char* wanted, const
 namespace apus {
 
 DecoderSpec read_own_llava(const Config& c, const char* text_type) {
-  families::llava_llama::expect_of_llava(
-      c, "image_aspect_ratio", "anyres",
-      ": in their own files only Llava 1.6 and later are read, which hold their tower; of Llava 1.5 take "
-      "transformers' layout, as llava-hf/llava-1.5-7b-hf");
-  families::llava_llama::expect_of_llava(c, "mm_patch_merge_type", "spatial_unpad");
-  families::llava_llama::expect_of_llava(c, "mm_projector_type", "mlp2x_gelu");
-  families::llava_llama::expect_of_llava(c, "mm_vision_select_feature", "patch");
+  using families::llava_llama::expect_of_llava;
+  expect_of_llava(c, "image_aspect_ratio", "anyres",
+                  ": in their own files only Llava 1.6 and later are read, which hold their tower; of Llava 1.5 take "
+                  "transformers' layout, as llava-hf/llava-1.5-7b-hf");
+  expect_of_llava(c, "mm_patch_merge_type", "spatial_unpad");
+  expect_of_llava(c, "mm_projector_type", "mlp2x_gelu");
+  expect_of_llava(c, "mm_vision_select_feature", "patch");
   require(!c.flag("mm_use_im_start_end", false), Fault::Model,
           "config.json: mm_use_im_start_end true is not supported, which no Llava 1.6 has");
   Json text = c.json();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "media/media_item.h"
+#include "media/sizes.h"
 #include "models/spec/config.h"
 #include "models/spec/seeing_spec.h"
 
@@ -36,7 +37,7 @@ struct SamSpec {
   int64_t head_size() const { return width / heads; }
   bool sees_all(int64_t layer) const;
   // Of what so many patches a side become.
-  static int64_t rows(int64_t patches) { return ((patches + 1) / 2 + 1) / 2; }
+  static int64_t rows(int64_t patches) { return halved_twice(patches); }
 };
 
 // A text model's layers, in which SAM's rows see each other and queries behind them see these and the queries before

@@ -101,11 +101,6 @@ Json experts_of(const std::string& size) {
 }
 }  // namespace
 
-bool is_deepseek_vl2(const Config& config) {
-  const Json* width = part_of(config, "vision_config").find("width");
-  return !width || !width->is_object();
-}
-
 DecoderSpec read_deepseek_vl2(const Config& c) {
   DecoderSpec spec = read_experts(part_of(c, "language_config"));
   spec.tied = false;

@@ -6,8 +6,7 @@
 
 namespace apus {
 
-// DeepSeek-VL2, whose files call themselves deepseek_vl_v2 as those of DeepSeek-OCR do.
-bool is_deepseek_vl2(const Config& config);
+// DeepSeek-VL2, whose files call themselves deepseek_vl_v2 as those of DeepSeek-OCR do (is_deepseek_vl2).
 DecoderSpec read_deepseek_vl2(const Config& config);
 // What config.json of its sizes says: "tiny", "small" or "".
 Json deepseek_vl2_says(const std::string& size);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "models/spec/family.h"
+#include "models/spec/page_spec.h"
 
 namespace apus {
 
@@ -73,6 +74,15 @@ void use_sight_in_line(DecoderSpec& spec, SeeingSpec seeing) {
   for (const std::string& row : {seeing.vision.newline, seeing.vision.separator})
     if (!row.empty()) seeing.aligner.push_back(row);
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+}
+
+SeeingSpec page_sight(const DecoderSpec& text, PageSpec page, int64_t token) {
+  require(token < text.shape.vocab, Fault::Model, "config.json: image_token_id ", token,
+          " must lie inside the vocabulary of ", text.shape.vocab);
+  SeeingSpec seeing{.vision = vision_of(page)};
+  seeing.image_token = token, seeing.time = TimeRule::Text;
+  seeing.page = std::make_shared<const PageSpec>(std::move(page));
+  return seeing;
 }
 
 DecoderSpec read_language(const Config& part, const std::string& prefix) {

@@ -26,6 +26,11 @@ void use_sight(const Config& config, DecoderSpec& spec, SeeingSpec seeing);
 // The same where media count up as text does. The decoder has its names already; the tokens stand in `seeing`.
 void use_sight_in_line(DecoderSpec& spec, SeeingSpec seeing);
 
+// What sees pages, for a text part that has its names already; `token` stands for their rows. Its own names and forms
+// are the caller's to say.
+struct PageSpec;
+SeeingSpec page_sight(const DecoderSpec& text, PageSpec page, int64_t token);
+
 // The text part that a family of its own reads: config.json at `part`. Its tensors stand below `prefix`.
 DecoderSpec read_language(const Config& part, const std::string& prefix);
 

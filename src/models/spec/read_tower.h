@@ -12,8 +12,7 @@ namespace apus {
 
 // siglip_vision_model, clip_vision_model, pixtral. Everything below `model.vision_tower`; without a merger.
 VisionSpec read_tower(const Config& vision);
-// SigLIP's over one square of `side` pixels, as timm has it: blocks, attn.qkv and so on. Without its name and its
-// merger.
+// SigLIP's over one square of `side` pixels, as timm has it (blocks, attn.qkv). Without its name and its merger.
 struct TimmSizes {
   int64_t width = 0, layers = 0, heads = 0, ffn = 0, patch = 0, side = 0;
 };

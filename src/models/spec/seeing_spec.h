@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "media/sizes.h"
 #include "models/spec/disk_form.h"
 #include "nn/norm_kind.h"
 
@@ -208,7 +209,7 @@ struct VisionSpec {
   }
   // Rows that the merger makes of so many patches a side.
   int64_t rows_of_side(int64_t patches) const {
-    return names.narrow ? ((patches + 1) / 2 + 1) / 2 : (patches + join - 1) / join / merge;
+    return names.narrow ? halved_twice(patches) : (patches + join - 1) / join / merge;
   }
   bool bare_table() const { return table_bare || (names.first && !first_in_table); }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
