@@ -71,7 +71,7 @@ UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, con
 void tell_unread(const UnreadTensors& unread, const Model& model) {
   if (!unread.speech.empty())
     log_info("the checkpoint's ", unread.speech.size(),
-             " tensors that make speech (talker and what follows it) are not read: this model answers in text");
+             " tensors that make speech (talker and what follows it) are left aside: answers are text");
   if (!unread.drawing.empty())
     log_info("the checkpoint's ", unread.drawing.size(), " tensors that draw pictures (", unread.drawing.front(),
              ", ...) are not read, nor are they in what is saved: this model answers in text");

@@ -423,7 +423,8 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
       }
     }
   });
-  const UnreadTensors unread = unread_tensors(model, source, used, problems.unexpected);
+  UnreadTensors unread;
+  if (!options.part_only) unread = unread_tensors(model, source, used, problems.unexpected);
   require_guess_head(model, problems.missing);
   problems.raise_if_any();
   require(problems.unexpected.empty(), Fault::Model,

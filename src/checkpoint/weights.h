@@ -32,6 +32,8 @@ struct LoadOptions {
   const QuantisedWeights* quantised = nullptr;
   bool made_plain = false;                        // they are made plain instead
   ops::Products products = ops::Products::Exact;  // with weights that are held quantised
+  // The model is a part of what the files hold: nothing is said of what it does not read.
+  bool part_only = false;
   bool answers_only = false;  // embedding and head stay quantised too: no loss and no gradient will ask for them
   // Told of each parameter as soon as it is filled, in visiting order; who has taken its data may let go of it.
   std::function<void(const std::string& name, Param& p)> filled = {};

@@ -74,6 +74,10 @@ void DeployOptions::fields(OptionTable& v) {
   v("otlp_traces_endpoint", otlp_traces_endpoint,
     "collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each request (OTLP over HTTP)");
   v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
+  v("enable_audio_output", speech.enabled,
+    "answers are spoken where a request wants it (\"modalities\": [\"text\", \"audio\"], or /v1/audio/speech); of "
+    "Qwen3-Omni");
+  speech.speaker_field(v);
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
   v("infer_backend", infer_backend,
     "engine: many requests at once. pt: one after the other. vllm, sglang, lmdeploy: the engine too, as it batches and "

@@ -4,6 +4,7 @@
 
 #include "cli/answer_ranks.h"
 #include "cli/served_adapters.h"
+#include "cli/speech_options.h"
 #include "cli/task_options.h"
 #include "quant/wish.h"
 #include "serve/http_server.h"
@@ -24,6 +25,7 @@ struct DeployOptions {
   TaskOptions task;
   RankOptions mesh;
   RunOptions common;
+  SpeechOptions speech;
   quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   std::string host = "127.0.0.1";
   int64_t port = 8000;
@@ -73,6 +75,7 @@ struct DeployOptions {
     model.fetch();
     task.settle(model, prompt, served.empty() ? "" : served.front().folder);
     mesh.settle(model);
+    speech.check(model);
   }
   // Of the model: those that --data_parallel_size asks for, or for which NPROC_PER_NODE has processes.
   int64_t copies() const;

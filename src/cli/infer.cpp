@@ -42,6 +42,10 @@ void InferOptions::fields(OptionTable& v) {
       .common()
       .shown_default(
           "<checkpoint>/infer_result/<time>.jsonl, or result/<model>/infer_result/... for a model that no run made");
+  v("audio_dir", audio_dir,
+    "folder: speak the answers too, each into a WAV file there, which the row's \"spoken\" names. Of Qwen3-Omni")
+      .shown_default("none");
+  speech.speaker_field(v);
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
   v("write_batch_size", write_batch_size, "rows between writes of --result_path; -1: once, at the end").at_least(-1);
   v("metric", metric,
@@ -175,6 +179,9 @@ void check_client(const InferOptions& o) {
 }  // namespace
 
 void InferOptions::resolve(OptionTable& v) {
+  speech.enabled = !audio_dir.empty();
+  require(!speech.enabled || !client(), Fault::Usage,
+          "--audio_dir speaks with a model of this machine; a server's answers are asked for as sounds by its own API");
   if (client())
     for (const char* name :
          {"model_type", "torch_dtype", "max_model_len", "device", "max_num_seqs", "max_batched_tokens",

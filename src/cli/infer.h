@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/answer_ranks.h"
+#include "cli/speech_options.h"
 #include "cli/task_options.h"
 #include "data/results/row_book.h"
 #include "quant/wish.h"
@@ -31,8 +32,10 @@ struct InferOptions {
   std::vector<std::string> model_name, model_author, custom_dataset_info;
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
   bool load_data_args = false;                // the rows that the training run kept for validation
-  bool strict = false;                        // stop at the first bad row
-  std::string result_path;                    // empty: chosen by the run and said
+  std::string audio_dir;                      // of the answers' sounds; empty: they are not spoken
+  SpeechOptions speech;
+  bool strict = false;      // stop at the first bad row
+  std::string result_path;  // empty: chosen by the run and said
   bool resume = true;
   int64_t write_batch_size = 1000;  // rows between flushes; -1: at the end
   // "engine": continuous batching; "pt": one batch after the other.
@@ -57,6 +60,7 @@ struct InferOptions {
     model.fetch();
     task.settle(model, prompt, adapters.first());
     mesh.settle(model);
+    speech.check(model);
     require(gives_words(model) || !interactive(), Fault::Usage, "this model gives no words to chat with (--task_type ",
             model.task_type, "): give it rows by --val_dataset");
     for (QuestionSet& set : rows) set.whole = !gives_words(model);

@@ -234,6 +234,13 @@ void Engine::wake() {
   });
 }
 
+void Engine::use_model(const std::function<void(const Model&)>& work) {
+  run_on_thread([&] {
+    require(model_, Fault::Device, "the engine is asleep without its weights; wake it first");
+    work(*model_);
+  });
+}
+
 void Engine::rest() {
   run_on_thread([this] {
     if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Rest});

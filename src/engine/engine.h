@@ -67,6 +67,8 @@ class Engine : public TextEngine {
   void unload_adapter(const std::string& name) override;  // waits for the requests that use it
   void sleep(int level = 1) override;
   void wake() override;
+  // Does this with the model, on the engine's thread between two steps, and waits for it.
+  void use_model(const std::function<void(const Model&)>& work);
   // Until it is woken, nothing is told to the ranks that hold the model's other parts: they may do other things.
   void rest();
   // Whoever changed the model's weights, while the engine slept or had nothing to do, says so: the cache holds keys of

@@ -279,7 +279,8 @@ struct Decoder::Backbone : Module {
     Norm& norm;
   };
   explicit Backbone(const DecoderSpec& spec)
-      : embed(child<Embedding>(spec.embed_name, spec.shape.vocab, spec.shape.hidden)),
+      : embed(spec.embed_name.empty() ? nullptr
+                                      : &child<Embedding>(spec.embed_name, spec.shape.vocab, spec.shape.hidden)),
         positions(spec.position_table ? &child<PositionRows>(spec.position_table->name, spec) : nullptr),
         embedding_norm(spec.embedding_norm.empty() ? nullptr
                                                    : &child<Norm>(spec.embedding_norm, spec.shape.hidden, spec.norm)),
@@ -288,7 +289,7 @@ struct Decoder::Backbone : Module {
     if (spec.streams) one = &child<StreamsEnd>("hc_head", *spec.streams, spec.shape.hidden, spec.norm.eps);
     if (spec.layer_inputs) layer_inputs = std::make_unique<LayerInputs>(*this, spec);
   }
-  Embedding& embed;
+  Embedding* embed;         // null where it is given rows
   PositionRows* positions;  // null where positions are told in attention
   Norm* embedding_norm;
   Layers& layers;
@@ -398,16 +399,17 @@ at::Tensor Decoder::embed_words(const Inputs& in, const Step& s) const {
   for (const auto& spans : in.media)
     require(spans.empty(), Fault::Usage, "this model reads text only, and ", spans.size(),
             " images, videos or sounds came with it; send text, or take a model that reads them");
+  require(backbone_.embed, Fault::Bug, "words are given to a decoder that has no embedding");
   const auto& table = training_of(s).table;
   const auto rows = [&](const at::Tensor& id_T) {
-    if (!table) return backbone_.embed(id_T, s);
-    const auto [x_TD, table_VD] = ops::embedding_and_table(id_T, backbone_.embed.weight().data);
+    if (!table) return (*backbone_.embed)(id_T, s);
+    const auto [x_TD, table_VD] = ops::embedding_and_table(id_T, backbone_.embed->weight().data);
     *table = table_VD;
     return x_TD;
   };
   Comm* const ranks = word_ranks(mesh());
   at::Tensor x_TD =
-      scaled_embedding(ranks ? of_all_tables(in.id_T, backbone_.embed.weight().part[0], rows, *ranks) : rows(in.id_T));
+      scaled_embedding(ranks ? of_all_tables(in.id_T, backbone_.embed->weight().part[0], rows, *ranks) : rows(in.id_T));
   if (const auto* rows_of = backbone_.positions) {
     const auto& share = training_of(s).tokens;
     x_TD = x_TD + (*rows_of)(share ? share->narrowed(s.position) : s.position, x_TD.options());

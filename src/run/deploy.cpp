@@ -13,6 +13,7 @@
 #include "checkpoint/adapter.h"
 #include "models/spec/config.h"
 #include "models/spec/score_head.h"
+#include "run/opened_voice.h"
 #include "run/runner.h"
 #include "serve/api.h"
 #include "serve/http_server.h"
@@ -143,7 +144,9 @@ int run_deploy(const DeployOptions& o) {
     Inference in = open_inference(o.model, o.placement, first, o.prompt, limits, o.task, o.quantise, &ranks);
     if (in.follower) return in.follower->run(), 0;
     for (size_t i = 1; i < o.served.size(); ++i) in.answering()->load_adapter(o.served[i].name, o.served[i].folder);
+    const auto voice = o.speech.enabled ? open_voice(o.model, o.mesh, in) : nullptr;
     ServiceSpec service = service_spec(o, in);
+    service.voice = voice.get(), service.speaker = o.speech.speaker;
     name_models(o, alone, service);
     const auto watch = [&] {
       if (in.engine) in.engine->require_whole();

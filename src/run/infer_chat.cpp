@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "data/rows/media_refs.h"
+#include "run/answer_sounds.h"
 #include "run/infer.h"
 
 namespace apus {
@@ -31,7 +32,7 @@ std::string as_command(const std::string& line) {
 class ChatRun {
  public:
   ChatRun(const InferOptions& o, Inference& in, const std::string& result_path)
-      : o_(o), in_(in), sampling_(infer_sampling(o, in)) {
+      : o_(o), in_(in), sampling_(infer_sampling(o, in)), sounds_(o, in) {
     if (!result_path.empty()) results_ = std::make_unique<LineWriter>(result_path, LineWriter::Mode::Append);
   }
   int run();
@@ -56,6 +57,7 @@ class ChatRun {
   const InferOptions& o_;
   Inference& in_;
   Sampling sampling_;
+  AnswerSounds sounds_;
   std::unique_ptr<LineWriter> results_;
   LineEditor editor_;
   Json messages_ = Json::array();
@@ -130,10 +132,12 @@ void ChatRun::ask(const std::string& line) {
   messages_.push_back({{"role", tool ? "tool" : "user"}, {"content", tool ? line.substr(5) : line}});
   const auto turn = std::make_shared<Turn>(o_, in_);
   EngineRequest request;
+  SpokenText spoken;
   int signal = 0;
   try {
     set_question(request, in_, {.messages = &messages_},
                  {media_, {std::make_shared<const std::string>("the chat"), turns_ + 1}});
+    if (sounds_.wanted()) spoken = {request.prompt, {}, request.media};
     request.sampling = sampling_;
     request.sampling.seed += static_cast<uint64_t>(turns_++);
     request.sink = [turn](const EngineEvent& e) {
@@ -153,6 +157,13 @@ void ChatRun::ask(const std::string& line) {
     return;
   }
   keep(turn);
+  if (sounds_.wanted() && signal == 0 && turn->answer.finish() != Finish::Failed) {
+    spoken.answer = spoken_tokens(turn->answer.tokens(), in_.stop_ids);
+    const StopFlag stop;  // Ctrl-C ends the speech
+    const std::string file =
+        sounds_.keep(std::to_string(turns_), spoken, sampling_.seed + static_cast<uint64_t>(turns_), stop);
+    std::printf("spoken: %s\n", file.c_str());
+  }
   if (signal != 0 && signal != SIGINT) throw Interrupted(signal);
 }
 

@@ -13,6 +13,7 @@
 #include "base/signals.h"
 #include "data/results/row_book.h"
 #include "device/agree.h"
+#include "run/answer_sounds.h"
 #include "run/infer.h"
 
 namespace apus {
@@ -28,6 +29,7 @@ class RowRun {
         copies_(copies),
         book_(rows),
         sampling_(infer_sampling(o, in)),
+        sounds_(o, in),
         shows_(o.answers.stream.value_or(false)) {}
   int run();
 
@@ -36,6 +38,7 @@ class RowRun {
     Question question;
     InferAnswer answer;
     int64_t request = 0, prompt_tokens = 0;
+    SpokenText spoken = {};  // where it is to be heard
   };
   // What the engine's thread and this one share; the engine may still hold it when this object is gone.
   struct Board {
@@ -46,7 +49,7 @@ class RowRun {
     std::deque<int64_t> landed;
   };
   void launch();
-  void land(int64_t row);
+  void land(int64_t row, const StopFlag& stop);
   void show_question(const Question& question) const;
   size_t window() const;
   void leave(const StopFlag& stop);
@@ -59,6 +62,7 @@ class RowRun {
   Comm& copies_;
   RowBook book_;
   const Sampling sampling_;
+  AnswerSounds sounds_;
   const bool shows_;
   bool all_read_ = false;
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();
@@ -92,6 +96,7 @@ void RowRun::launch() {
                   .kwargs = part("chat_template_kwargs")},
                  {r, origin});
     flight->prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    if (sounds_.wanted()) flight->spoken = {request.prompt, {}, request.media};
     request.sampling = sampling_;
     request.sampling.seed += static_cast<uint64_t>(row);  // equal rows get answers of their own
     request.sink = [board = board_, row, engine = in_.engine.get(), shows = shows_](const EngineEvent& e) {
@@ -137,7 +142,7 @@ void RowRun::show_question(const Question& question) const {
               o_.prompt.response_prefix.c_str());
 }
 
-void RowRun::land(int64_t row) {
+void RowRun::land(int64_t row, const StopFlag& stop) {
   std::unique_ptr<Flight> flight;
   {
     const std::lock_guard lock(board_->mutex);
@@ -146,10 +151,17 @@ void RowRun::land(int64_t row) {
   }
   const InferAnswer& answer = flight->answer;
   if (answer.finish() == Finish::Failed || answer.finish() == Finish::Cancelled) return book_.fail(row, answer.error());
+  Json more = Json::object();
+  if (sounds_.wanted()) {
+    flight->spoken.answer = spoken_tokens(answer.tokens(), in_.stop_ids);
+    more["spoken"] =
+        sounds_.keep(std::to_string(row), flight->spoken, sampling_.seed + static_cast<uint64_t>(row), stop);
+  }
   book_.answer(row, flight->question,
                {.response = o_.prompt.response_prefix + answer.text(),
                 .logprobs = o_.answers.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs)
                                                 : Json(),
+                .more = std::move(more),
                 .prompt_tokens = flight->prompt_tokens,
                 .new_tokens = static_cast<int64_t>(answer.tokens().size())});
   if (shows_) std::printf("\n%s\n", std::string(50, '-').c_str());
@@ -185,7 +197,7 @@ int RowRun::run() {
       landed.swap(board_->landed);
     }
     in_.engine->require_whole();
-    for (const int64_t row : landed) land(row);
+    for (const int64_t row : landed) land(row, stop);
     progress.set(book_.done());
   }
   if (stop.raised()) leave(stop);

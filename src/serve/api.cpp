@@ -246,9 +246,13 @@ void Api::trace(const HttpCall& call, const AnswerNotes& notes, int status, doub
   spec_.traces->add(std::move(span));
 }
 
-void Api::stop() { slow_workers_->stop(); }
+void Api::stop() {
+  ending_ = true;
+  slow_workers_->stop(), voices_->stop();
+}
 
 void Api::stop_all() {
+  ending_ = true;
   std::vector<std::shared_ptr<AnswerStream>> alive;
   {
     const std::lock_guard lock(mutex_);

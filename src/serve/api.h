@@ -86,6 +86,8 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void answer(const Exchange& e, Service::Prepared prepared, bool streamed, const Wording& wording, WholeSink whole);
   void start(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
+  WholeSink speaking(const Exchange& e, const ChatCall& call, Service::Prepared& prepared, WholeSink sink);
+  TextVoice& voice(const char* param, const std::string& name) const;  // ApiError where there is none
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const Exchange& e, const char* what) const;
   void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log
@@ -97,6 +99,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void chat(const Exchange& e);
   void completions(const Exchange& e);
   void transcriptions(const Exchange& e);
+  void speech(const Exchange& e);
   void embeddings(const Exchange& e);
   void classify(const Exchange& e);
   void pooling(const Exchange& e);
@@ -142,11 +145,12 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
 
   const ApiSpec spec_;
   const Service service_;
-  const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1);
+  const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1),
+                                           voices_ = std::make_shared<Workers>(1);  // one speaks at a time
   const int64_t created_;
   const Stopwatch clock_{};
   ServerMetrics metrics_;
-  std::atomic<bool> draining_{false}, asleep_{false};
+  std::atomic<bool> draining_{false}, asleep_{false}, ending_{false};
   std::atomic<int64_t> active_{0};
   ResponseStore responses_;
   std::mutex mutex_;

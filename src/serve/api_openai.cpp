@@ -28,8 +28,10 @@ void Api::chat(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const ChatCall call = read_chat_request(*body, {.max_logprobs = service_.spec().max_logprobs});
   note_ignored(e, call.ignored);
-  answer(e, service_.prepare(call), call.stream, {"chatcmpl-", 32, streamed_chat, whole_chat},
-         keeping(to_reply(e), body));
+  Service::Prepared prepared = service_.prepare(call);
+  WholeSink sink = keeping(to_reply(e), body);
+  if (call.spoken) sink = speaking(e, call, prepared, std::move(sink));
+  answer(e, std::move(prepared), call.stream, {"chatcmpl-", 32, streamed_chat, whole_chat}, std::move(sink));
 }
 
 void Api::completions(const Exchange& e) {
@@ -203,6 +205,7 @@ void Api::infer(const Exchange& e) {
 Service::Prepared Api::prepare_row(const Exchange& e, const Json& request) const {
   const ChatCall call = read_chat_request(request, {.max_logprobs = service_.spec().max_logprobs});
   if (call.stream) refuse("stream", "/infer/ answers when all is done; /v1/chat/completions streams");
+  if (call.spoken) refuse("modalities", "/infer/ answers in text; /v1/chat/completions speaks");
   note_ignored(e, call.ignored);
   auto prepared = service_.prepare(call);
   prepared.form.head.id = random_id("chatcmpl-", 32);

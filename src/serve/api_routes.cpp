@@ -8,6 +8,7 @@
 #include "serve/openai_request.h"
 #include "serve/own_requests.h"
 #include "serve/responses_request.h"
+#include "serve/speech_request.h"
 #include "serve/transcription_request.h"
 
 namespace apus {
@@ -67,6 +68,12 @@ const Api::Routes& Api::routes() {
         .about = "OpenAI's responses"}},
       {"/v1/responses/{id}",
        {.methods = kept, .handler = &Api::stored_response, .about = "A response that was stored"}},
+      {"/v1/audio/speech",
+       {.methods = post,
+        .handler = &Api::speech,
+        .request = taken<read_speech_request>,
+        .awake = true,
+        .about = "OpenAI's speech: the sound of a text"}},
       {"/v1/audio/transcriptions",
        {.methods = post,
         .handler = &Api::transcriptions,

@@ -40,6 +40,12 @@ struct AnswerCall {
   std::vector<std::string> ignored;  // fields that have no effect here, such as misspelt ones
 };
 
+// How an answer is to be heard.
+struct SpokenWish {
+  std::string voice;  // empty: the usual one
+  bool bare = false;  // the samples alone, without a file's head
+};
+
 struct ChatCall : AnswerCall {
   // As chat templates know them: content is text, arguments are objects.
   Json messages;
@@ -50,6 +56,7 @@ struct ChatCall : AnswerCall {
   std::optional<std::string> effort;  // how hard to think; "none": not at all
   bool old_functions = false;         // the request was in OpenAI's older form: so is the answer
   std::string begin;                  // of the answer, which goes on behind it
+  std::optional<SpokenWish> spoken;   // besides being written
   bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
 };
 

@@ -233,6 +233,26 @@ void read_all_tools(const Fields& f, ChatCall& call) {
   read_tools(&wrapped, which ? &chosen : nullptr, call);
 }
 
+// modalities: ["text", "audio"], audio: {voice, format}.
+void read_spoken_wish(const Fields& f, ChatCall& call) {
+  bool heard = false;
+  for (const std::string& each : f.texts("modalities", 2)) {
+    if (each != "text" && each != "audio") refuse("modalities", "an answer is 'text', or 'text' and 'audio'");
+    heard = heard || each == "audio";
+  }
+  const Json* how = f.object("audio");
+  if (!heard && how) refuse("audio", "'audio' needs \"modalities\": [\"text\", \"audio\"]");
+  if (!heard) return;
+  call.spoken.emplace();
+  if (call.stream) refuse("stream", "a spoken answer comes whole: leave 'stream' out, or 'audio' in 'modalities'");
+  if (call.n != 1) refuse("n", "one answer is spoken, not ", call.n);
+  if (!how) return;
+  const Fields a(*how, "audio.");
+  call.spoken->voice = a.text("voice").value_or("");
+  call.spoken->bare = a.choice("format", {"wav", "pcm16"}).value_or("wav") == "pcm16";
+  a.refuse_unread();
+}
+
 }  // namespace
 
 ChatCall read_chat_request(const Json& body, const RequestLimits& limits, Json* schema) {
@@ -263,9 +283,8 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits, Json* 
   call.separate_reasoning = f.boolean("separate_reasoning").value_or(true);
   call.parallel_calls = f.boolean("parallel_tool_calls").value_or(true);
   read_all_tools(f, call);
-  f.cannot("modalities", Json::array({"text"}), "this model answers in text only");
+  read_spoken_wish(f, call);
   take_listed_media(f, call.media);
-  f.cannot("audio", nullptr, "this model answers in text only");
   f.cannot("prediction", nullptr, "predicted outputs are not used here");
   f.cannot("web_search_options", nullptr, "this server searches nothing");
   f.cannot("store", false, "this server keeps no answers");

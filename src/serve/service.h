@@ -9,6 +9,7 @@
 
 #include "data/encode/row_media.h"
 #include "engine/answer/chat.h"
+#include "engine/answer/text_voice.h"
 #include "guide/guide.h"
 #include "serve/answer_stream.h"
 #include "serve/calls.h"
@@ -41,6 +42,8 @@ struct ServiceSpec {
   std::string usual;                 // the adapter of requests that name no model; empty: the model itself
   TextEngine* engine = nullptr;
   RolloutDoor* door = nullptr;  // through which a trainer brings weights; null: none does
+  TextVoice* voice = nullptr;   // null: answers are not spoken
+  std::string speaker;          // of requests that name none
   const Chat* chat = nullptr;
   std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   MediaRules media_rules;

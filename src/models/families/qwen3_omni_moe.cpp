@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen3-Omni's thinker: Qwen3-VL-MoE that hears, with the steps of a video in one block.
-// Its speaking parts are not read.
+// Qwen3-Omni: its thinker is Qwen3-VL-MoE that hears, with the steps of a video in one block; what it says can be
+// spoken (models/spec/read_speech.cpp).
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_omni.h"
 #include "models/spec/read_qwen3_vl.h"
+#include "models/spec/speech_spec.h"
 
 namespace apus::families::qwen3_omni_moe {
 
@@ -50,11 +51,12 @@ const std::vector<Preset> presets = {
     {"qwen3-omni-30b-a3b", 2048, 48, 32, 4, 128, 768, 152064, 65536, 1e6, false, mixture, senses()},
 };
 
-const RegisterFamily qwen3_omni_moe("qwen3_omni_moe", {.title = "Qwen3-Omni (thinker)",
+const RegisterFamily qwen3_omni_moe("qwen3_omni_moe", {.title = "Qwen3-Omni",
                                                        .architecture = "Qwen3OmniMoeForConditionalGeneration",
                                                        .read = read,
                                                        .says = says(),
-                                                       .presets = presets});
+                                                       .presets = presets,
+                                                       .speech = read_qwen3_speech});
 }  // namespace
 
 }  // namespace apus::families::qwen3_omni_moe

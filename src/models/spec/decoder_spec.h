@@ -228,7 +228,7 @@ struct DecoderSpec {
   // Each row of the head is brought to length 1 before it is multiplied.
   bool head_normed = false;
   std::optional<HeadDense> head_dense = {};
-  // Of the embedding, of the list of layers, and of attention in a layer.
+  // Of the embedding ("": there is none, rows are given), of the list of layers, and of attention in a layer.
   std::string embed_name = "embed_tokens", layers_name = "layers", attention_name = "self_attn";
   // The name of a norm behind the embedding; "": there is none.
   std::string embedding_norm = "";

@@ -9,6 +9,7 @@
 #include "models/spec/presets.h"
 #include "models/spec/score_head.h"
 #include "models/spec/seeing_spec.h"
+#include "models/spec/speech_spec.h"
 
 namespace apus {
 
@@ -123,6 +124,14 @@ DecoderSpec describe_model(const Json& config, Head head) {
     spec.shape.cached.push_back({own.borrows < 0 ? own.kv_heads : 0, own.head_dim});
   }
   return spec;
+}
+
+std::shared_ptr<const SpeechSpec> describe_speech(const Json& config) {
+  const Family& family = family_of(config);
+  const auto speech = family.speech ? family.speech(Config(config)) : nullptr;
+  if (speech)
+    for (const DecoderSpec* each : {&speech->talker, &speech->finisher, &speech->vocoder.layers}) check_widths(*each);
+  return speech;
 }
 
 bool is_encoder(const Json& config) {

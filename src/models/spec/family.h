@@ -9,6 +9,7 @@
 // Everything else is made from this: the modules (models/decoder), the plan (plan/model_facts), presets and tables.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "models/spec/decoder_spec.h"
 
 namespace apus {
+
+struct SpeechSpec;  // models/spec/speech_spec.h
 
 // The shape of a well-known model, which `apus init` and `apus plan` know by name.
 struct Preset {
@@ -45,6 +48,8 @@ struct Family {
   // How it stands in GGUF files; and, of one that sees, its tower.
   GgufForm gguf = {};
   GgufTower gguf_tower = {};
+  // How it speaks; null, or gives null: it does not.
+  std::shared_ptr<const SpeechSpec> (*speech)(const Config& config) = nullptr;
 };
 
 struct RegisterFamily {

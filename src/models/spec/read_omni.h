@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What config.json of Qwen's Omni models says in the same words: the part that reads and writes text stands in
-// thinker_config. Their speaking parts (talker, token2wav, code2wav) are not read.
+// thinker_config. How they speak: models/spec/speech_spec.h.
 #pragma once
 
 #include "models/spec/hearing_spec.h"

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/load_speech.h"
+
+#include "models/spec/speech_spec.h"
+
+namespace apus {
+
+namespace {
+// Modules that are no model of their own.
+void load_parts(Module& parts, const TensorFolder& source, at::ScalarType dtype, c10::Device device) {
+  parts.visit([&](const std::string& name, Param& p) {
+    const TensorEntry* const entry = source.find(name);
+    require(entry, Fault::Model, "the checkpoint's speaking parts are not whole: ", name, " is missing");
+    require(entry->shape == p.full, Fault::Model, "the checkpoint's speaking parts do not fit its config.json: ", name,
+            " has another shape");
+    p.data = source.tensor(name).to(device, dtype);
+  });
+  parts.visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+}
+
+void load_decoder(Decoder& decoder, const TensorFolder& source, LoadOptions how) {
+  how.part_only = true;
+  load_weights(decoder, source, how);
+}
+}  // namespace
+
+void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device device) {
+  load_decoder(vocoder.layers(), source, {.dtype = at::kFloat, .device = device});
+  load_parts(vocoder.parts(), source, at::kFloat, device);
+  vocoder.settle();
+  vocoder.layers().visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+}
+
+Speech load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
+  const Json config = read_model_config(dir);
+  Speech speech{.spec = describe_speech(config)};
+  require(speech.spec != nullptr, Fault::Model, dir.string(), " holds no model that speaks: its config.json has no ",
+          "talker_config, or says enable_audio_output false");
+  const TensorFolder source(dir);
+  const auto quantised = quantised_weights(config, {}, dir);
+  const LoadOptions how{.dtype = dtype, .device = device, .quantised = quantised.get()};
+  speech.talker = std::make_unique<Talker>(*speech.spec);
+  load_decoder(speech.talker->says_first(), source, how), load_decoder(speech.talker->says_rest(), source, how);
+  load_parts(speech.talker->parts(), source, dtype, device);
+  for (Decoder* each : {&speech.talker->says_first(), &speech.talker->says_rest()})
+    each->visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+
+  speech.vocoder = std::make_unique<Vocoder>(speech.spec->vocoder);
+  load_vocoder(*speech.vocoder, source, device);
+  return speech;
+}
+
+}  // namespace apus

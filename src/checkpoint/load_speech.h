@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The speaking parts of a checkpoint: talker and vocoder.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "checkpoint/weights.h"
+#include "models/speech/talker.h"
+#include "models/speech/vocoder.h"
+
+namespace apus {
+
+struct Speech {
+  std::shared_ptr<const SpeechSpec> spec;
+  std::unique_ptr<Talker> talker;
+  std::unique_ptr<Vocoder> vocoder;  // in f32
+};
+// Fault::Model where the checkpoint does not speak.
+Speech load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);
+
+// In f32, ready to be used.
+void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device device);
+
+}  // namespace apus

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speaker.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/answer/sampling_rules.h"
+#include "models/layer_runner.h"
+#include "models/seeing_decoder.h"
+#include "models/speech/row_reader.h"
+
+namespace apus {
+
+namespace {
+// Marks at the end of the talker's words; of them only the one that ends speech may be said.
+constexpr int64_t kMarks = 1024;
+
+at::Tensor on_device(const std::vector<int64_t>& values, at::Device device) {
+  return at::tensor(values, at::kLong).to(device);
+}
+
+// What a layer is given.
+struct Watching final : RunnerAround {
+  explicit Watching(int64_t layer) : which(layer) {}
+  at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override {
+    at::Tensor y_TD = RunnerAround::layer(model, i, x_TD, s);
+    if (i + 1 == which) seen_TD = y_TD;
+    return y_TD;
+  }
+  const int64_t which;
+  at::Tensor seen_TD;
+};
+
+// The next code, of f32 logits [1, words].
+int32_t drawn_code(const at::Tensor& logits_1V, const Sampling& how, const std::vector<int32_t>& before,
+                   std::span<const int32_t> forbidden = {}) {
+  const at::Tensor row = logits_1V.to(at::kCPU, at::kFloat).contiguous().clone();
+  const std::span<float> logits(row.data_ptr<float>(), static_cast<size_t>(row.numel()));
+  forbid(logits, forbidden);
+  TokenCounts counts;
+  for (const int32_t code : before) counts.add(code);
+  const TokenOut out = next_token(logits, how, {.tokens = before, .prompt = 0, .counts = counts});
+  require(out.id >= 0, Fault::Model, "the talker gave no code that can be said: its weights are damaged");
+  return out.id;
+}
+
+std::vector<MediaItem> moved_media(const TalkerPrompt& prompt, const std::vector<MediaItem>& media) {
+  std::vector<MediaItem> there;
+  for (const MediaItem& item : media) {
+    const auto at = std::find(prompt.from.begin(), prompt.from.end(), item.begin);
+    if (at == prompt.from.end()) continue;
+    there.push_back(item);
+    there.back().begin = at - prompt.from.begin();
+  }
+  return there;
+}
+}  // namespace
+
+Speaker::Speaker(const Talker& talker, const Vocoder& vocoder, at::TensorOptions options)
+    : talker_(talker), vocoder_(vocoder), options_(options) {}
+
+std::vector<std::string> Speaker::voices() const {
+  std::vector<std::string> names;
+  for (const auto& [name, word] : talker_.spec().voices) names.push_back(name);
+  return names;
+}
+
+TalkerPrompt Speaker::prompt(const Model& model, const SpokenText& text, const std::string& voice) const {
+  const at::NoGradGuard no_grad;
+  const SpeechSpec& spec = talker_.spec();
+  Spoken what{.tokens = text.prompt, .prompt = std::ssize(text.prompt)};
+  what.tokens.insert(what.tokens.end(), text.answer.begin(), text.answer.end());
+  const at::Device device = options_.device();
+  const auto looked_up = [&](std::vector<int64_t> ids) {
+    return model.embed(Inputs(on_device(ids, device)), Step()).to(options_.dtype().toScalarType());
+  };
+  const std::vector<int64_t> ids(what.tokens.begin(), what.tokens.end());
+  what.row_TD = looked_up(ids);
+  if (!text.media.empty()) {
+    const SeeingSpec& seeing = dynamic_cast<const SeeingDecoder&>(model).seeing();
+    what.is_medium.assign(ids.size(), false);
+    for (const MediaItem& item : text.media)
+      for (const int64_t i : own_tokens(what.tokens, item, seeing)) what.is_medium[static_cast<size_t>(i)] = true;
+    Inputs in(on_device(ids, device), {text.media});
+    Step s = packed_step({static_cast<int32_t>(ids.size())}, device);
+    s.position = at::Tensor();
+    Watching watching(spec.sees_layer);
+    model.forward(in, s, watching);
+    require(watching.seen_TD.defined(), Fault::Model, "config.json: accept_hidden_layer is ", spec.sees_layer,
+            ", and the model has ", model.shape().layers, " layers");
+    what.seen_TD = watching.seen_TD.to(options_.dtype().toScalarType());
+  }
+  TalkerPrompt out =
+      talker_.prompt(what, looked_up({spec.text.begin, spec.text.end, spec.text.none}), voice_word(spec, voice));
+  const std::vector<MediaItem> media = moved_media(out, text.media);
+  if (media.empty() || !out.row_TD.defined()) return out;
+  std::vector<int32_t> read;
+  for (const int64_t i : out.from) read.push_back(what.tokens[static_cast<size_t>(i)]);
+  read.resize(static_cast<size_t>(out.row_TD.size(0)), static_cast<int32_t>(spec.text.none));
+  const MediaPositions all = media_positions(read, media, dynamic_cast<const SeeingDecoder&>(model).seeing());
+  std::vector<at::Tensor> axes;
+  for (const auto& axis : all) axes.push_back(at::tensor(axis, at::kFloat));
+  out.position = at::cat(axes, 0).view({3, -1});
+  return out;
+}
+
+int32_t Speaker::first_of_frame(const at::Tensor& hidden_1D, const VoiceWish& wish,
+                                const std::vector<int32_t>& before) const {
+  const int64_t words = talker_.spec().talker.shape.vocab;
+  std::vector<int32_t> marks;
+  for (int64_t word = std::max<int64_t>(0, words - kMarks); word < words; ++word)
+    if (word != talker_.spec().code.end) marks.push_back(static_cast<int32_t>(word));
+  return drawn_code(talker_.says_first().head(hidden_1D, Step()), wish.first, before, marks);
+}
+
+at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
+                           const std::function<bool()>& stopped) const {
+  const at::NoGradGuard no_grad;
+  const SpeechSpec& spec = talker_.spec();
+  const at::Device device = options_.device();
+  std::vector<int64_t> said;
+  std::vector<int32_t> firsts, rest;
+  const auto row_of = [&](int64_t i, int32_t code) { return talker_.code_row(i, on_device({code}, device)); };
+  const int64_t asked = prompt.row_TD.defined() ? prompt.row_TD.size(0) : 0;
+  if (asked > 0) {
+    RowReader first(talker_.says_first(), options_, asked + wish.most_frames),
+        finisher(talker_.says_rest(), options_, spec.codes);
+    at::Tensor hidden_1D = first.read(prompt.row_TD, prompt.position).narrow(0, asked - 1, 1);
+    // Behind media positions go on after the largest one, whatever the number of rows.
+    const int64_t next = prompt.position.defined() ? prompt.position.max().item<int64_t>() + 1 : asked;
+    for (int64_t frame = 0; frame < wish.most_frames && !(stopped && stopped()); ++frame) {
+      const int32_t code = first_of_frame(hidden_1D, wish, firsts);
+      if (code == spec.code.end) break;
+      firsts.push_back(code), said.push_back(code);
+      at::Tensor row = row_of(0, code), sum = row;
+      finisher.restart();
+      at::Tensor state_1D = finisher.read(at::cat({hidden_1D, row}, 0)).narrow(0, 1, 1);
+      for (int64_t i = 1; i < spec.codes; ++i) {
+        const int32_t further = drawn_code(talker_.rest_logits(i, state_1D), wish.rest, rest);
+        rest.push_back(further), said.push_back(further);
+        row = row_of(i, further), sum = sum + row;
+        if (i + 1 < spec.codes) state_1D = finisher.read(row);
+      }
+      sum = sum + (frame < prompt.later_TD.size(0) ? prompt.later_TD.narrow(0, frame, 1) : prompt.none_D);
+      hidden_1D = first.read(sum, on_device({next + frame}, device));
+    }
+  }
+  return at::tensor(said, at::kLong).view({-1, spec.codes});
+}
+
+std::vector<float> Speaker::sound(const at::Tensor& code_FG) const {
+  if (code_FG.size(0) == 0) return {};
+  const at::NoGradGuard no_grad;
+  const at::Tensor samples = vocoder_.sound(code_FG.to(options_.device())).to(at::kCPU, at::kFloat).contiguous();
+  return {samples.data_ptr<float>(), samples.data_ptr<float>() + samples.numel()};
+}
+
+}  // namespace apus

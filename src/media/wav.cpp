@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/wav.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace apus {
+
+namespace {
+void put(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i) & 255));
+}
+}  // namespace
+
+std::string pcm_bytes(const std::vector<float>& samples) {
+  std::string out;
+  out.reserve(2 * samples.size());
+  for (const float sample : samples) {
+    const auto level = static_cast<int16_t>(std::lround(std::clamp(sample, -1.0F, 1.0F) * 32767));
+    put(out, static_cast<uint16_t>(level), 2);
+  }
+  return out;
+}
+
+std::string wav_bytes(const std::vector<float>& samples, int64_t rate) {
+  const std::string data = pcm_bytes(samples);
+  std::string out = "RIFF";
+  put(out, 36 + data.size(), 4);
+  out += "WAVEfmt ";
+  put(out, 16, 4), put(out, /*whole numbers*/ 1, 2), put(out, /*channels*/ 1, 2);
+  put(out, static_cast<uint64_t>(rate), 4), put(out, static_cast<uint64_t>(2 * rate), 4);
+  put(out, /*bytes of a moment*/ 2, 2), put(out, /*bits*/ 16, 2);
+  out += "data";
+  put(out, data.size(), 4);
+  return out + data;
+}
+
+}  // namespace apus

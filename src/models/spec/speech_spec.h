@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a model speaks, as data, without the tensor library. Sound is told in frames, each of a few codes. The talker, a
+// decoder, says the first code of each frame; a smaller decoder, the finisher, says the others one by one; the vocoder
+// makes sound of the frames.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/spec/config.h"
+#include "models/spec/decoder_spec.h"
+#include "models/spec/seeing_spec.h"
+
+namespace apus {
+
+struct VocoderSpec {
+  // Of the module, in the checkpoint.
+  std::string name;
+  // What the rows of frames go through first. It has no embedding and no head.
+  DecoderSpec layers;
+  // Of each codebook, and how many there are.
+  int64_t words = 2048, books = 16;
+  // By how much time is stretched: by the parts before the decoder of sound, and by each of its blocks.
+  std::vector<int64_t> stretches, rates;
+  // Frames that are decoded at once, and those before them that are decoded again for what they leave behind.
+  int64_t frames = 300, context = 25;
+  int64_t samples_per_frame() const;
+  std::vector<TowerPart> parts;
+};
+
+inline constexpr int64_t kSpeechRate = 24000;  // samples a second
+
+struct SpeechSpec {
+  DecoderSpec talker, finisher;
+  // Of each frame.
+  int64_t codes = 16;
+  // The width of the rows of text that are spoken, and the layer of the model that answers whose input is what the
+  // talker is told of media.
+  int64_t text_width = 0, sees_layer = 0;
+  // Words of the text: what stands before the first word, behind the last one, and where there is none.
+  struct TextMarks {
+    int64_t begin = 0, end = 0, none = 0;
+  } text;
+  // Words of the talker.
+  struct CodeMarks {
+    int64_t begin = 0, end = 0, none = 0, no_thought = 0, thought_begin = 0, thought_end = 0;
+  } code;
+  // What a turn of a chat begins with, and the words of who speaks behind it.
+  int64_t turn = 0, user = 0, assistant = 0;
+  // Words of the talker, by name.
+  std::map<std::string, int64_t> voices;
+  std::string name = "talker";
+  std::vector<TowerPart> parts;
+  VocoderSpec vocoder;
+};
+
+// The talker's word of a voice, whose name may be in capitals; "": of the first. Fault::Usage naming those there are.
+int64_t voice_word(const SpeechSpec& spec, const std::string& voice);
+
+// Of Qwen3-Omni, by the whole config.json; null where it has no talker.
+std::shared_ptr<const SpeechSpec> read_qwen3_speech(const Config& config);
+
+// By the family that config.json names; null: it does not speak.
+std::shared_ptr<const SpeechSpec> describe_speech(const Json& config);
+
+}  // namespace apus

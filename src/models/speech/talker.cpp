@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/speech/talker.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+
+namespace apus {
+
+Talker::Talker(const SpeechSpec& spec) : spec_(spec), first_(spec.talker), rest_(spec.finisher), parts_(spec.parts) {}
+
+at::Tensor Talker::projected(const at::Tensor& row_TD, const std::string& name) const {
+  const at::Tensor between = parts_.linear(name + ".linear_fc1")(row_TD, Step());
+  return parts_.linear(name + ".linear_fc2")(activated(spec_.talker.act, between), Step());
+}
+
+at::Tensor Talker::code_row(int64_t i, const at::Tensor& id_T) const {
+  if (i == 0) return first_.embed(Inputs(id_T), Step());
+  const Table& table = parts_.table(str("talker.code_predictor.model.codec_embedding.", i - 1));
+  return ops::embedding(id_T, table.weight());
+}
+
+at::Tensor Talker::rest_logits(int64_t i, const at::Tensor& hidden_TD) const {
+  return parts_.linear(str("talker.code_predictor.lm_head.", i - 1)).wide(hidden_TD, Step());
+}
+
+namespace {
+// The tokens of turns in which the user speaks, in their order.
+std::vector<int64_t> users_tokens(const SpeechSpec& spec, const Spoken& what) {
+  std::vector<int64_t> which;
+  int64_t turn = 0;
+  for (int64_t i = 0; i < what.prompt; ++i) {
+    if (what.tokens[static_cast<size_t>(i)] == spec.turn) turn = i;
+    if (turn + 1 < what.prompt && what.tokens[static_cast<size_t>(turn + 1)] == spec.user) which.push_back(i);
+  }
+  return which;
+}
+
+// Where the last turn begins, which the answer goes on with.
+int64_t answering_turn(const SpeechSpec& spec, const Spoken& what) {
+  for (int64_t i = what.prompt - 2; i >= 0; --i)
+    if (what.tokens[static_cast<size_t>(i)] == spec.turn && what.tokens[static_cast<size_t>(i + 1)] == spec.assistant)
+      return i;
+  fail(Fault::Data, "nothing can be spoken: the chat's last turn does not begin as the voice was taught to expect it "
+                    "(<|im_start|>assistant); is the template the model's own?");
+}
+}  // namespace
+
+TalkerPrompt Talker::prompt(const Spoken& what, const at::Tensor& mark_3D, int64_t voice) const {
+  TalkerPrompt out;
+  out.from = users_tokens(spec_, what);
+  const auto total = std::ssize(what.tokens);
+  const int64_t turn = answering_turn(spec_, what), text = turn + 3;  // the turn's mark, who speaks, a line's end
+  if (text >= total) return out;
+  const at::Tensor& rows = what.row_TD;
+  const at::Tensor marks = projected(mark_3D, "talker.text_projection");
+  const at::Tensor begin = marks.narrow(0, 0, 1), end = marks.narrow(0, 1, 1), none = marks.narrow(0, 2, 1);
+
+  std::vector<at::Tensor> parts;
+  if (!out.from.empty()) {
+    const at::Tensor which = at::tensor(out.from, at::kLong).to(rows.device());
+    at::Tensor read = projected(at::index_select(rows, 0, which), "talker.text_projection");
+    if (what.seen_TD.defined()) {
+      std::vector<int64_t> medium;
+      for (const int64_t i : out.from) medium.push_back(what.is_medium[static_cast<size_t>(i)]);
+      const at::Tensor is_medium = at::tensor(medium, at::kLong).to(rows.device()).to(at::kBool).unsqueeze(1);
+      const at::Tensor seen = projected(at::index_select(what.seen_TD, 0, which), "talker.hidden_projection");
+      read = at::where(is_medium, seen, read);
+    }
+    parts.push_back(read);
+  }
+  const at::Tensor answer = projected(rows.narrow(0, turn, total - turn), "talker.text_projection");
+  const auto& code = spec_.code;
+  const at::Tensor codes = code_row(0, at::tensor({code.no_thought, code.thought_begin, code.thought_end, voice,
+                                                   code.none, code.begin}, at::kLong).to(rows.device()));
+  // Text above codes: while the codes say how it will be spoken, the text is none.
+  parts.push_back(answer.narrow(0, 0, 3));
+  parts.push_back(at::cat({none.expand({4, none.size(1)}), begin, answer.narrow(0, 3, 1)}, 0) + codes);
+  out.row_TD = at::cat(parts, 0);
+  out.later_TD = at::cat({answer.narrow(0, 4, answer.size(0) - 4), end}, 0), out.none_D = none;
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What says the codes of a voice, as modules, and what it reads before it begins.
+#pragma once
+
+#include <vector>
+
+#include "models/decoder.h"
+#include "models/spec/speech_spec.h"
+#include "models/towers/parts.h"
+
+namespace apus {
+
+// What is to be spoken, as the model that answers knows it. Rows are its embeddings.
+struct Spoken {
+  std::vector<int32_t> tokens;  // of the whole chat, with the answer behind it but for its last mark
+  int64_t prompt = 0;           // so many of them are not the answer's
+  at::Tensor row_TD;
+  // Where there are media: which tokens stand for them, and what all tokens were at SpeechSpec::sees_layer.
+  std::vector<bool> is_medium;
+  at::Tensor seen_TD;
+};
+
+// What the talker reads: rows of its own width.
+struct TalkerPrompt {
+  at::Tensor row_TD;
+  at::Tensor position;        // [3, T]; undefined: each stands behind the one before it
+  std::vector<int64_t> from;  // which tokens of the chat the first rows are of; those behind them are of none
+  // The text that is left: added to each further frame, one row each, and this one when there are no more.
+  at::Tensor later_TD, none_D;
+};
+
+class Talker {
+ public:
+  explicit Talker(const SpeechSpec& spec);
+  const SpeechSpec& spec() const { return spec_; }
+  Decoder& says_first() { return first_; }
+  Decoder& says_rest() { return rest_; }
+  const Decoder& says_first() const { return first_; }
+  const Decoder& says_rest() const { return rest_; }
+  TowerParts& parts() { return parts_; }
+
+  // `words_TD`: the embeddings of SpeechSpec::text's begin, end and none. Empty rows where nothing was answered.
+  TalkerPrompt prompt(const Spoken& what, const at::Tensor& mark_3D, int64_t voice) const;
+  // Of code i of a frame.
+  at::Tensor code_row(int64_t i, const at::Tensor& id_T) const;
+  at::Tensor rest_logits(int64_t i, const at::Tensor& hidden_TD) const;
+
+ private:
+  at::Tensor projected(const at::Tensor& row_TD, const std::string& name) const;
+
+  const SpeechSpec& spec_;
+  Decoder first_, rest_;
+  TowerParts parts_;
+};
+
+}  // namespace apus

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: F frames, G codebooks, C channels, T time, D width of the layers.
+#include "models/speech/vocoder.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/conv1d.h>
+#include <ATen/ops/conv_transpose1d.h>
+#include <ATen/ops/gelu.h>
+
+#include "models/speech/row_reader.h"
+#include "ops/ops.h"
+
+namespace apus {
+
+Vocoder::Vocoder(VocoderSpec spec) : spec_(std::move(spec)), layers_(spec_.layers), parts_(spec_.parts) {}
+
+void Vocoder::settle() {
+  const std::string scale = "_layer_scale.scale";
+  layers_.visit([&](const std::string& name, Param& p) {
+    for (const auto& [branch, last] : {std::pair{"self_attn", ".o_proj."}, std::pair{"mlp", ".down_proj."}}) {
+      const size_t at = name.find(str(".", branch, last));
+      if (at == std::string::npos) continue;
+      const at::Tensor& by = parts_.bare(str(name.substr(0, at + 1), branch, scale)).data;
+      p.data = p.data * (p.data.dim() == 2 ? by.unsqueeze(1) : by);
+    }
+  });
+}
+
+at::Tensor Vocoder::sound(const at::Tensor& code_FG) const {
+  std::vector<at::Tensor> pieces;
+  for (int64_t first = 0; first < code_FG.size(0); first += spec_.frames) {
+    const int64_t before = first > spec_.context ? spec_.context : first;
+    const int64_t count = std::min(spec_.frames, code_FG.size(0) - first);
+    const at::Tensor piece = decoded(code_FG.narrow(0, first - before, before + count));
+    pieces.push_back(piece.narrow(0, before * spec_.samples_per_frame(), piece.size(0) - before * spec_.samples_per_frame()));
+  }
+  return at::cat(pieces, 0);
+}
+
+at::Tensor Vocoder::rows_of(const at::Tensor& code_FG) const {
+  const at::Tensor first_G = at::arange(spec_.books, code_FG.options()) * spec_.words;
+  const at::Tensor& table = parts_.table(spec_.name + ".code_embedding").weight();
+  const at::Tensor row = ops::embedding((code_FG + first_G).flatten(), table);
+  return row.reshape({code_FG.size(0), spec_.books, -1}).mean(1);
+}
+
+at::Tensor Vocoder::decoded(const at::Tensor& code_FG) const {
+  at::Tensor x = hidden_of_rows(layers_, rows_of(code_FG)).t().unsqueeze(0);
+  for (size_t i = 0; i < spec_.stretches.size(); ++i) {
+    const std::string part = str(spec_.name, ".upsample.", i);
+    x = mixed(stretched(x, part + ".0.conv", spec_.stretches[i]), part + ".1");
+  }
+  const auto part = [&](size_t i) { return str(spec_.name, ".decoder.", i); };
+  x = convolved(x, part(0) + ".conv");
+  for (size_t i = 1; i <= spec_.rates.size(); ++i) {
+    const std::string block = part(i) + ".block.";
+    x = stretched(snake(x, block + "0"), block + "1.conv", spec_.rates[i - 1]);
+    for (int64_t unit = 2, dilation = 1; unit < 5; ++unit, dilation *= 3) {
+      const std::string in = str(block, unit);
+      const at::Tensor far = convolved(snake(x, in + ".act1"), in + ".conv1.conv", dilation);
+      x = x + convolved(snake(far, in + ".act2"), in + ".conv2.conv");
+    }
+  }
+  const size_t last = spec_.rates.size() + 1;
+  return convolved(snake(x, part(last)), part(last + 1) + ".conv").flatten().clamp(-1, 1);
+}
+
+// Each moment sees itself and what was before it.
+at::Tensor Vocoder::convolved(const at::Tensor& x_1CT, const std::string& name, int64_t dilation,
+                              int64_t groups) const {
+  const Table& by = parts_.table(name);
+  const int64_t before = (by.weight().size(2) - 1) * dilation;
+  return at::conv1d(at::constant_pad_nd(x_1CT, {before, 0}), by.weight(), by.bias(), /*stride=*/at::IntArrayRef{1},
+                    /*padding=*/at::IntArrayRef{0}, dilation, groups);
+}
+
+// Each moment becomes `by` moments, and is heard in the `by` behind them too where the kernel is twice as long; what
+// stands alone at either end is cut off.
+at::Tensor Vocoder::stretched(const at::Tensor& x_1CT, const std::string& name, int64_t by) const {
+  const at::Tensor& kernel = parts_.table(name).weight();
+  const int64_t cut = kernel.size(2) - by;
+  const at::Tensor y = at::conv_transpose1d(x_1CT, kernel, parts_.bare(name + ".bias").data, by);
+  return y.narrow(2, cut, y.size(2) - 2 * cut);
+}
+
+// Neighbours within each channel, then the channels of each moment.
+at::Tensor Vocoder::mixed(const at::Tensor& x_1CT, const std::string& name) const {
+  const at::Tensor near = convolved(x_1CT, name + ".dwconv.conv", 1, x_1CT.size(1));
+  const at::Tensor row_TC = parts_.norm(name + ".norm")(near.squeeze(0).t());
+  const at::Tensor wide = at::gelu(parts_.linear(name + ".pwconv1")(row_TC, Step()));
+  const at::Tensor back_TC = parts_.linear(name + ".pwconv2")(wide, Step()) * parts_.bare(name + ".gamma").data;
+  return x_1CT + back_TC.t().unsqueeze(0);
+}
+
+// x + sin(a x)^2 / b, with a and b of each channel.
+at::Tensor Vocoder::snake(const at::Tensor& x_1CT, const std::string& name) const {
+  const auto of = [&](const char* which) { return parts_.bare(name + which).data.exp().unsqueeze(1); };
+  const at::Tensor wave = (x_1CT * of(".alpha")).sin_();
+  return x_1CT + wave.square_() / (of(".beta") + 1e-9);
+}
+
+}  // namespace apus

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sound from frames of codes: rows of the codes through a few layers of attention, then stretched in time step by step
+// until there is a row for each sample.
+#pragma once
+
+#include "models/decoder.h"
+#include "models/spec/speech_spec.h"
+#include "models/towers/parts.h"
+
+namespace apus {
+
+class Vocoder {
+ public:
+  explicit Vocoder(VocoderSpec spec);
+  const VocoderSpec& spec() const { return spec_; }
+  Decoder& layers() { return layers_; }
+  TowerParts& parts() { return parts_; }
+  // Once the weights are in: scales of branches become a part of their last matrices.
+  void settle();
+  // code_FG int64 [frames, books] -> samples [n] f32 in [-1, 1].
+  at::Tensor sound(const at::Tensor& code_FG) const;
+
+ private:
+  at::Tensor decoded(const at::Tensor& code_FG) const;
+  at::Tensor rows_of(const at::Tensor& code_FG) const;
+  at::Tensor convolved(const at::Tensor& x_1CT, const std::string& name, int64_t dilation = 1, int64_t groups = 1) const;
+  at::Tensor stretched(const at::Tensor& x_1CT, const std::string& name, int64_t by) const;
+  at::Tensor mixed(const at::Tensor& x_1CT, const std::string& name) const;
+  at::Tensor snake(const at::Tensor& x_1CT, const std::string& name) const;
+
+  const VocoderSpec spec_;
+  Decoder layers_;
+  TowerParts parts_;
+};
+
+}  // namespace apus

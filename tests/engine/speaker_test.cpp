@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model says aloud, held against transformers' own: tests/peers/make_speech_numbers.py.
+#include "engine/speaker.h"
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "checkpoint/load_speech.h"
+#include "models/seeing_decoder.h"
+#include "models/spec/media_text.h"
+#include "tests/paths.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+
+const std::filesystem::path folder = test::source_dir() / "tests/data/speech/qwen3_omni_moe";
+
+struct Golden {
+  Golden() : speech(load_speech(folder / "checkpoint", at::kFloat, at::kCPU)) {
+    model = load_model(folder / "checkpoint", {});
+  }
+  SpokenText text(const Json& chat, size_t number) const {
+    SpokenText out{.prompt = chat["prompt"].get<std::vector<int32_t>>()};
+    const auto all = chat["tokens"].get<std::vector<int32_t>>();
+    // transformers never reads the last token of an answer.
+    out.answer.assign(all.begin() + static_cast<int64_t>(out.prompt.size()), all.end() - 1);
+    if (chat["grid"].is_null()) return out;
+    const at::Tensor pixels = tensors->tensor(str(number, ".pixel_values"));
+    auto content = std::make_shared<MediaContent>();
+    content->shape = {pixels.size(0), pixels.size(1)}, content->grid = chat["grid"].get<std::array<int64_t, 3>>();
+    content->values.assign(pixels.data_ptr<float>(), pixels.data_ptr<float>() + pixels.numel());
+    content->digest = "picture";
+    out.media = placed_media(out.prompt, {content}, dynamic_cast<const SeeingDecoder&>(*model).seeing());
+    return out;
+  }
+  const Json golden = Json::parse(read_file(folder / "golden.json", 1 << 20));
+  const std::shared_ptr<SafetensorsFile> tensors = SafetensorsFile::open(folder / "golden.safetensors");
+  Speech speech;
+  std::unique_ptr<Model> model;
+};
+
+VoiceWish likeliest(const std::string& voice, int64_t frames) {
+  VoiceWish wish;
+  wish.voice = voice, wish.most_frames = frames;
+  wish.first.temperature = wish.rest.temperature = 0;
+  return wish;
+}
+
+TEST(Speaker, SaysTheSameCodesAsTransformers) {
+  const Golden g;
+  const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));
+  for (size_t i = 0; i < g.golden["chats"].size(); ++i) {
+    const Json& chat = g.golden["chats"][i];
+    const at::Tensor codes = g.tensors->tensor(str(i, ".codes"));
+    const SpokenText text = g.text(chat, i);
+    const TalkerPrompt prompt = speaker.prompt(*g.model, text, chat["voice"]);
+    const at::Tensor said = speaker.frames(prompt, likeliest(chat["voice"], codes.size(0)));
+    EXPECT_TRUE(said.equal(codes)) << "chat " << i << ":\n" << said << "\nexpected\n" << codes;
+    EXPECT_FALSE(speaker.frames(speaker.prompt(*g.model, text, "chelsie"), likeliest("chelsie", codes.size(0))).equal(codes))
+        << "another voice says the same";
+  }
+}
+
+TEST(Speaker, SoundsAsTransformers) {
+  const Golden g;
+  VocoderSpec short_pieces = g.speech.spec->vocoder;
+  short_pieces.frames = g.golden["frames"], short_pieces.context = g.golden["context"];
+  Vocoder in_pieces(short_pieces);
+  load_vocoder(in_pieces, TensorFolder(folder / "checkpoint"), at::kCPU);
+  for (size_t i = 0; i < g.golden["chats"].size(); ++i) {
+    const at::Tensor codes = g.tensors->tensor(str(i, ".codes"));
+    for (const auto& [vocoder, name] : {std::pair{g.speech.vocoder.get(), ".whole"}, std::pair{&in_pieces, ".sound"}}) {
+      const at::Tensor expected = g.tensors->tensor(str(i, name)), sound = vocoder->sound(codes);
+      ASSERT_EQ(sound.sizes(), expected.sizes());
+      EXPECT_LT((sound - expected).abs().max().item<double>(), 2e-4) << "chat " << i << name;
+    }
+  }
+}
+
+TEST(Speaker, SaysNothingOfAnEmptyAnswerAndStopsWhenTold) {
+  const Golden g;
+  const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));
+  SpokenText text = g.text(g.golden["chats"][0], 0);
+  int64_t asked = 0;
+  const TalkerPrompt prompt = speaker.prompt(*g.model, text, "");
+  EXPECT_EQ(speaker.frames(prompt, likeliest("", 50), [&] { return ++asked > 3; }).size(0), 3);
+  text.answer.clear();
+  const at::Tensor none = speaker.frames(speaker.prompt(*g.model, text, ""), likeliest("", 5));
+  EXPECT_EQ(none.size(0), 0);
+  EXPECT_TRUE(speaker.sound(none).empty());
+  test::expect_says(test::refusal(Fault::Usage, [&] { speaker.prompt(*g.model, text, "nobody"); }), "this model has chelsie, ethan");
+}
+
+TEST(Speaker, DrawsTheSameWithTheSameSeed) {
+  const Golden g;
+  const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));
+  const TalkerPrompt prompt = speaker.prompt(*g.model, g.text(g.golden["chats"][0], 0), "");
+  const auto with = [&](uint64_t seed) {
+    VoiceWish wish;
+    wish.most_frames = 8, wish.seed(seed);
+    return speaker.frames(prompt, wish);
+  };
+  EXPECT_TRUE(with(1).equal(with(1)));
+  EXPECT_FALSE(with(1).equal(with(2)));
+}
+
+}  // namespace
+}  // namespace apus
