@@ -31,9 +31,9 @@ void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device devi
   vocoder.layers().visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
 }
 
-Speech load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
+SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
   const Json config = read_model_config(dir);
-  Speech speech{.spec = describe_speech(config)};
+  SpeakingParts speech{.spec = describe_speech(config)};
   require(speech.spec != nullptr, Fault::Model, dir.string(), " holds no model that speaks: its config.json has no ",
           "talker_config, or says enable_audio_output false");
   const TensorFolder source(dir);

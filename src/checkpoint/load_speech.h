@@ -11,13 +11,13 @@
 
 namespace apus {
 
-struct Speech {
+struct SpeakingParts {
   std::shared_ptr<const SpeechSpec> spec;
   std::unique_ptr<Talker> talker;
   std::unique_ptr<Vocoder> vocoder;  // in f32
 };
 // Fault::Model where the checkpoint does not speak.
-Speech load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);
+SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);
 
 // In f32, ready to be used.
 void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device device);

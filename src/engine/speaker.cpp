@@ -14,7 +14,7 @@
 #include "engine/answer/sampling_rules.h"
 #include "models/layer_runner.h"
 #include "models/seeing_decoder.h"
-#include "models/speech/row_reader.h"
+#include "models/speech/row_stepper.h"
 
 namespace apus {
 
@@ -130,7 +130,7 @@ at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
   const auto row_of = [&](int64_t i, int32_t code) { return talker_.code_row(i, on_device({code}, device)); };
   const int64_t asked = prompt.row_TD.defined() ? prompt.row_TD.size(0) : 0;
   if (asked > 0) {
-    RowReader first(talker_.says_first(), options_, asked + wish.most_frames),
+    RowStepper first(talker_.says_first(), options_, asked + wish.most_frames),
         finisher(talker_.says_rest(), options_, spec.codes);
     at::Tensor hidden_1D = first.read(prompt.row_TD, prompt.position).narrow(0, asked - 1, 1);
     // Behind media positions go on after the largest one, whatever the number of rows.

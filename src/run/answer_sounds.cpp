@@ -16,8 +16,7 @@ AnswerSounds::AnswerSounds(const InferOptions& options, Inference& in)
   voice_ = open_voice(options.model, options.mesh, in);
 }
 
-std::string AnswerSounds::keep(const std::string& name, const SpokenText& text, uint64_t seed,
-                               const StopFlag& stop) {
+std::string AnswerSounds::keep(const std::string& name, const SpokenText& text, uint64_t seed, const StopFlag& stop) {
   VoiceWish wish;
   wish.voice = speaker_, wish.seed(seed);
   const std::string path = (dir_ / (name + ".wav")).string();

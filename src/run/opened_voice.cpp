@@ -12,7 +12,7 @@ namespace apus {
 namespace {
 class OpenedVoice final : public TextVoice {
  public:
-  OpenedVoice(Speech speech, Engine& engine, at::TensorOptions options)
+  OpenedVoice(SpeakingParts speech, Engine& engine, at::TensorOptions options)
       : speech_(std::move(speech)), engine_(engine), speaker_(*speech_.talker, *speech_.vocoder, options) {}
   std::vector<std::string> voices() const override { return speaker_.voices(); }
   void check_voice(const std::string& voice) const override { voice_word(*speech_.spec, voice); }
@@ -25,7 +25,7 @@ class OpenedVoice final : public TextVoice {
   }
 
  private:
-  const Speech speech_;
+  const SpeakingParts speech_;
   Engine& engine_;
   const Speaker speaker_;
   std::mutex mutex_;
@@ -36,7 +36,7 @@ std::unique_ptr<TextVoice> open_voice(const ModelOptions& model, const RankOptio
   require(in.engine && !in.loaded.spread && mesh.ranks_of_copy() == 1, Fault::Usage,
           "answers are spoken where the model lies on one device: leave out --device_map and parallel sizes, or "
           "--enable_audio_output");
-  Speech speech = load_speech(model.model, in.loaded.dtype, in.loaded.device.device);
+  SpeakingParts speech = load_speech(model.model, in.loaded.dtype, in.loaded.device.device);
   auto voice = std::make_unique<OpenedVoice>(std::move(speech), *in.engine, in.loaded.options());
   log_info("answers can be spoken, by the voices ", join(voice->voices()));
   return voice;

@@ -37,8 +37,9 @@ VoiceWish wish_of(const std::string& voice, const ServiceSpec& service, uint64_t
 TextVoice& Api::voice(const char* param, const std::string& name) const {
   TextVoice* const voice = service_.spec().voice;
   if (!voice)
-    refuse(param, "this model answers in text; one that speaks (Qwen3-Omni) does so when it is served with "
-                  "--enable_audio_output true");
+    refuse(param,
+           "this model answers in text; one that speaks (Qwen3-Omni) does so when it is served with "
+           "--enable_audio_output true");
   try {
     voice->check_voice(name);
   } catch (const Error& error) {
@@ -55,15 +56,15 @@ void Api::speech(const Exchange& e) {
   SpokenText text{.prompt = service_.chat_ids(read_chat_request(chat, {})),
                   .answer = service_.encode(call.text, /*add_special=*/false, "input")};
   const VoiceWish wish = wish_of(call.voice, service_.spec(), call.seed.value_or(service_.spec().seed));
-  voices_->post([self = shared_from_this(), e, &voice, text = std::move(text), wish, bare = call.bare,
-                 gone = gone_of(*e.reply)] {
-    try {
-      const auto samples = voice.speak(text, wish, [&] { return gone() || self->ending_; });
-      e.reply->send({.body = sound_bytes(samples, bare), .content_type = bare ? "audio/pcm" : "audio/wav"});
-    } catch (...) {
-      e.reply->send(error_answer(*e.call, current_error(*e.call)));
-    }
-  });
+  voices_->post(
+      [self = shared_from_this(), e, &voice, text = std::move(text), wish, bare = call.bare, gone = gone_of(*e.reply)] {
+        try {
+          const auto samples = voice.speak(text, wish, [&] { return gone() || self->ending_; });
+          e.reply->send({.body = sound_bytes(samples, bare), .content_type = bare ? "audio/pcm" : "audio/wav"});
+        } catch (...) {
+          e.reply->send(error_answer(*e.call, current_error(*e.call)));
+        }
+      });
 }
 
 // `sink` gets the answer with the sound of it.

@@ -40,7 +40,7 @@ struct Golden {
   }
   const Json golden = Json::parse(read_file(folder / "golden.json", 1 << 20));
   const std::shared_ptr<SafetensorsFile> tensors = SafetensorsFile::open(folder / "golden.safetensors");
-  Speech speech;
+  SpeakingParts speech;
   std::unique_ptr<Model> model;
 };
 
@@ -61,7 +61,8 @@ TEST(Speaker, SaysTheSameCodesAsTransformers) {
     const TalkerPrompt prompt = speaker.prompt(*g.model, text, chat["voice"]);
     const at::Tensor said = speaker.frames(prompt, likeliest(chat["voice"], codes.size(0)));
     EXPECT_TRUE(said.equal(codes)) << "chat " << i << ":\n" << said << "\nexpected\n" << codes;
-    EXPECT_FALSE(speaker.frames(speaker.prompt(*g.model, text, "chelsie"), likeliest("chelsie", codes.size(0))).equal(codes))
+    EXPECT_FALSE(
+        speaker.frames(speaker.prompt(*g.model, text, "chelsie"), likeliest("chelsie", codes.size(0))).equal(codes))
         << "another voice says the same";
   }
 }
@@ -93,7 +94,8 @@ TEST(Speaker, SaysNothingOfAnEmptyAnswerAndStopsWhenTold) {
   const at::Tensor none = speaker.frames(speaker.prompt(*g.model, text, ""), likeliest("", 5));
   EXPECT_EQ(none.size(0), 0);
   EXPECT_TRUE(speaker.sound(none).empty());
-  test::expect_says(test::refusal(Fault::Usage, [&] { speaker.prompt(*g.model, text, "nobody"); }), "this model has chelsie, ethan");
+  test::expect_says(test::refusal(Fault::Usage, [&] { speaker.prompt(*g.model, text, "nobody"); }),
+                    "this model has chelsie, ethan");
 }
 
 TEST(Speaker, DrawsTheSameWithTheSameSeed) {

@@ -195,7 +195,7 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"stop_token_ids": [-1]})", "stop_token_ids"},
       {R"({"guided_grammar": 3})", "guided_grammar"},
       {R"({"add_generation_prompt": true, "continue_final_message": true})", "add_generation_prompt"},
-      {R"({"modalities": ["text", "audio"]})", "modalities"},
+      {R"({"modalities": ["text", "smell"]})", "modalities"},
       {R"({"max_tokens": 0})", "max_tokens"},
       {R"({"messages": [{"role": "", "content": "x"}]})", "messages[0].role"},
       {R"({"store": true})", "store"},

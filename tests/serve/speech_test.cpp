@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spoken answers: what a voice is given to say, and how clients get its sound.
-#include "serve/speech_request.h"
-
 #include <gtest/gtest.h>
 
 #include "base/base64.h"
 #include "media/sound.h"
 #include "media/wav.h"
+#include "serve/speech_request.h"
 #include "tests/serve/test_server.h"
 
 namespace apus {
@@ -107,8 +106,8 @@ TEST(Speech, WhatCannotBeIsRefused) {
   refused(*api, "/v1/chat/completions", chat + R"(, "audio": {"voice": "alloy"}})", "audio.voice");
   refused(*api, "/v1/chat/completions", chat + R"(, "stream": true})", "stream");
   refused(*api, "/v1/chat/completions", chat + R"(, "n": 2})", "n");
-  refused(*api, "/v1/chat/completions",
-          R"({"messages": [{"role": "user", "content": "Hi"}], "modalities": ["smell"]})", "modalities");
+  refused(*api, "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}], "modalities": ["smell"]})",
+          "modalities");
   const auto silent = s.api();
   refused(*silent, "/v1/audio/speech", R"({"input": "x"})", "voice");
   refused(*silent, "/v1/chat/completions", chat + "}", "audio.voice");

@@ -69,8 +69,7 @@ DecoderSpec read_finisher(const Config& c) {
 void add_finisher_parts(SpeechSpec& spec, int64_t words) {
   for (int64_t i = 0; i + 1 < spec.codes; ++i) {
     const std::string in = "talker.code_predictor.";
-    spec.parts.push_back(
-        {Kind::Table, str(in, "model.codec_embedding.", i), {words, spec.talker.shape.hidden}});
+    spec.parts.push_back({Kind::Table, str(in, "model.codec_embedding.", i), {words, spec.talker.shape.hidden}});
     spec.parts.push_back({Kind::Linear, str(in, "lm_head.", i), {words, spec.finisher.shape.hidden}});
   }
 }
@@ -82,8 +81,9 @@ void add_projection(SpeechSpec& spec, const std::string& name, int64_t between) 
 
 DecoderSpec read_vocoder_layers(const Config& c, const std::string& name) {
   const Json settings = without_words(c);
-  DecoderSpec spec = read_decoder(
-      Config(settings), {.kv_heads = c.integer("num_attention_heads", 16), .positions = 8000, .ffn = 3072, .eps = 1e-5});
+  DecoderSpec spec =
+      read_decoder(Config(settings),
+                   {.kv_heads = c.integer("num_attention_heads", 16), .positions = 8000, .ffn = 3072, .eps = 1e-5});
   spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
   std::fill(spec.window.begin(), spec.window.end(), c.integer("sliding_window", 72));
   spec.backbone = name + ".pre_transformer", spec.embed_name = "", spec.head = Head::None;
@@ -151,7 +151,8 @@ void read_rates(const Config& c, VocoderSpec& v) {
 void add_layer_scales(VocoderSpec& v) {
   for (int64_t i = 0; i < v.layers.shape.layers; ++i)
     for (const char* branch : {"self_attn", "mlp"})
-      v.parts.push_back({Kind::Bare, str(v.layers.backbone, ".layers.", i, ".", branch, "_layer_scale.scale"),
+      v.parts.push_back({Kind::Bare,
+                         str(v.layers.backbone, ".layers.", i, ".", branch, "_layer_scale.scale"),
                          {v.layers.shape.hidden}});
 }
 
@@ -177,8 +178,7 @@ void read_voices(const Json* voices, SpeechSpec& spec) {
 
 void check_marks(const SpeechSpec& spec) {
   const auto& code = spec.code;
-  for (const int64_t word :
-       {code.begin, code.end, code.none, code.no_thought, code.thought_begin, code.thought_end})
+  for (const int64_t word : {code.begin, code.end, code.none, code.no_thought, code.thought_begin, code.thought_end})
     require(word >= 0 && word < spec.talker.shape.vocab, Fault::Model, "config.json: the talker's mark ", word,
             " lies outside its ", spec.talker.shape.vocab, " words");
   require(spec.codes >= 2 && spec.codes <= 64 && spec.codes == spec.vocoder.books, Fault::Model,

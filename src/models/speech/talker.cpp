@@ -43,8 +43,9 @@ int64_t answering_turn(const SpeechSpec& spec, const Spoken& what) {
   for (int64_t i = what.prompt - 2; i >= 0; --i)
     if (what.tokens[static_cast<size_t>(i)] == spec.turn && what.tokens[static_cast<size_t>(i + 1)] == spec.assistant)
       return i;
-  fail(Fault::Data, "nothing can be spoken: the chat's last turn does not begin as the voice was taught to expect it "
-                    "(<|im_start|>assistant); is the template the model's own?");
+  fail(Fault::Data,
+       "nothing can be spoken: the chat's last turn does not begin as the voice was taught to expect it "
+       "(<|im_start|>assistant); is the template the model's own?");
 }
 }  // namespace
 
@@ -73,8 +74,9 @@ TalkerPrompt Talker::prompt(const Spoken& what, const at::Tensor& mark_3D, int64
   }
   const at::Tensor answer = projected(rows.narrow(0, turn, total - turn), "talker.text_projection");
   const auto& code = spec_.code;
-  const at::Tensor codes = code_row(0, at::tensor({code.no_thought, code.thought_begin, code.thought_end, voice,
-                                                   code.none, code.begin}, at::kLong).to(rows.device()));
+  const at::Tensor codes = code_row(
+      0, at::tensor({code.no_thought, code.thought_begin, code.thought_end, voice, code.none, code.begin}, at::kLong)
+             .to(rows.device()));
   // Text above codes: while the codes say how it will be spoken, the text is none.
   parts.push_back(answer.narrow(0, 0, 3));
   parts.push_back(at::cat({none.expand({4, none.size(1)}), begin, answer.narrow(0, 3, 1)}, 0) + codes);

@@ -10,7 +10,7 @@
 #include <ATen/ops/conv_transpose1d.h>
 #include <ATen/ops/gelu.h>
 
-#include "models/speech/row_reader.h"
+#include "models/speech/row_stepper.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -35,7 +35,8 @@ at::Tensor Vocoder::sound(const at::Tensor& code_FG) const {
     const int64_t before = first > spec_.context ? spec_.context : first;
     const int64_t count = std::min(spec_.frames, code_FG.size(0) - first);
     const at::Tensor piece = decoded(code_FG.narrow(0, first - before, before + count));
-    pieces.push_back(piece.narrow(0, before * spec_.samples_per_frame(), piece.size(0) - before * spec_.samples_per_frame()));
+    pieces.push_back(
+        piece.narrow(0, before * spec_.samples_per_frame(), piece.size(0) - before * spec_.samples_per_frame()));
   }
   return at::cat(pieces, 0);
 }

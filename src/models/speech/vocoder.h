@@ -23,7 +23,8 @@ class Vocoder {
  private:
   at::Tensor decoded(const at::Tensor& code_FG) const;
   at::Tensor rows_of(const at::Tensor& code_FG) const;
-  at::Tensor convolved(const at::Tensor& x_1CT, const std::string& name, int64_t dilation = 1, int64_t groups = 1) const;
+  at::Tensor convolved(const at::Tensor& x_1CT, const std::string& name, int64_t dilation = 1,
+                       int64_t groups = 1) const;
   at::Tensor stretched(const at::Tensor& x_1CT, const std::string& name, int64_t by) const;
   at::Tensor mixed(const at::Tensor& x_1CT, const std::string& name) const;
   at::Tensor snake(const at::Tensor& x_1CT, const std::string& name) const;

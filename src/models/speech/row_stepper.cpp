@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/speech/row_reader.h"
+#include "models/speech/row_stepper.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
@@ -21,13 +21,14 @@ at::Tensor hidden_of_rows(const Decoder& decoder, at::Tensor row_TD) {
   return through(decoder, std::move(row_TD), s);
 }
 
-RowReader::RowReader(const Decoder& decoder, at::TensorOptions options, int64_t most) : decoder_(decoder), most_(most) {
+RowStepper::RowStepper(const Decoder& decoder, at::TensorOptions options, int64_t most)
+    : decoder_(decoder), most_(most) {
   const int64_t blocks = (most + kBlock - 1) / kBlock;
   cache_ = std::make_unique<KvCache>(cache_spec(decoder.shape(), blocks, kBlock), options);
   blocks_ = at::arange(blocks, at::kInt).unsqueeze(0).to(options.device());
 }
 
-at::Tensor RowReader::read(const at::Tensor& row_TD, at::Tensor position) {
+at::Tensor RowStepper::read(const at::Tensor& row_TD, at::Tensor position) {
   const int64_t count = row_TD.size(0), end = read_ + count;
   require(end <= most_, Fault::Bug, "more rows than the cache has room for");
   const at::Device device = row_TD.device();

@@ -11,10 +11,10 @@ namespace apus {
 // All rows of one sequence at once, without a cache -> hidden_TD.
 at::Tensor hidden_of_rows(const Decoder& decoder, at::Tensor row_TD);
 
-class RowReader {
+class RowStepper {
  public:
   // `options`: type and device of the cache, which holds at most so many rows. The decoder must outlive it.
-  RowReader(const Decoder& decoder, at::TensorOptions options, int64_t most);
+  RowStepper(const Decoder& decoder, at::TensorOptions options, int64_t most);
   // `position`: [T] or [3, T]; undefined: these rows stand behind those before them.
   at::Tensor read(const at::Tensor& row_TD, at::Tensor position = {});  // -> hidden_TD
   void restart() { read_ = 0; }
