@@ -66,10 +66,11 @@ DecoderSpec read_second(const Config& c) {
 
 // Files of both say the same model_type.
 constexpr const char* kFirst = "BailingMoeForCausalLM";
-DecoderSpec read(const Config& c) {
+bool is_first(const Config& c) {
   const auto classes = c.texts("architectures");
-  return !classes.empty() && classes[0] == kFirst ? read_first(c) : read_second(c);
+  return !classes.empty() && classes[0] == kFirst;
 }
+DecoderSpec read(const Config& c) { return is_first(c) ? read_first(c) : read_second(c); }
 
 Json second_says(int64_t expert_width) {
   return {{"num_experts", 256},
@@ -109,6 +110,9 @@ void read_gguf(const GgufSays& file, Json& config) {
   config["score_function"] = "sigmoid";
 }
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  require(
+      !is_first(Config(config)), Fault::Model, "config.json: architectures names ", kFirst,
+      ", the first Ling, of which no GGUF files are written; Ling 2.0 is, and safetensors are read by most programs");
   out.whole("vocab_size", config.value("vocab_size", int64_t{0}));
 }
 }  // namespace
