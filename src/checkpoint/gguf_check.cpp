@@ -127,7 +127,7 @@ void refuse_what_is_lost(const GgufSettings& settings, const DecoderSpec& spec, 
        "its attention is of another form than is usual");
   keep(folds || (near(one.in_scale, other.in_scale) && near(one.out_scale, other.out_scale)),
        "its attention's input or result is scaled in another way than is usual");
-  keep(near(spec.logit_softcap, seen.logit_softcap) && spec.head_normed == seen.head_normed &&
+  keep(near(spec.logit_softcap, seen.logit_softcap) && spec.head_norm == seen.head_norm &&
            (folds || (near(spec.logit_scale, seen.logit_scale) && near(spec.branch_scale, seen.branch_scale) &&
                       near(spec.embedding_scale, seen.embedding_scale))),
        "its logits, branches or embeddings are scaled in another way than is usual");

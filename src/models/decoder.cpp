@@ -108,10 +108,12 @@ std::vector<Mixer*> DecoderLayer::make_mixers(const DecoderSpec& spec, int64_t i
   std::vector<Mixer*> made;
   if (keeps_tokens(keeps)) made.push_back(&adopt(spec.attention_name, make_attention(spec, index)));
   if (keeps_state(keeps))
-    made.push_back(&adopt(state_layer_name(*spec.state), make_state_layer(*spec.state, {.layer = index,
-                                                                                        .layers = spec.shape.layers,
-                                                                                        .hidden = spec.shape.hidden,
-                                                                                        .eps = spec.norm.eps})));
+    made.push_back(&adopt(state_layer_name(*spec.state),
+                          make_state_layer(*spec.state, {.layer = index,
+                                                         .layers = spec.shape.layers,
+                                                         .hidden = spec.shape.hidden,
+                                                         .eps = spec.norm.eps,
+                                                         .turn = spec.rope_of[static_cast<size_t>(index)]})));
   return made;
 }
 
@@ -307,7 +309,7 @@ Linear::Spec head_spec(const DecoderSpec& spec) {
 
 Decoder::Decoder(DecoderSpec spec) : spec_(std::move(spec)), backbone_(child<Backbone>(spec_.backbone, spec_)) {
   if (spec_.head != Head::None) head_ = &child<Linear>(head_name(), head_spec(spec_));
-  if (spec_.head_normed && head_) head_->stays_plain();
+  if (normed_head() && head_) head_->stays_plain();
   if (spec_.tied && spec_.head == Head::Vocab) head_->weight().tied = embed_name() + ".weight";
   if (const auto& own = spec_.head_dense; own && spec_.head == Head::Vocab) {
     const int64_t hidden = spec_.shape.hidden;
@@ -441,19 +443,19 @@ at::Tensor Decoder::before_head(const at::Tensor& normed_TD, const Step& s) cons
   if (head_dense_) return (*head_norm_)(activated(spec_.head_dense->act, (*head_dense_)(normed_TD, s)));
   return spec_.logit_scale == 1 ? normed_TD : normed_TD * spec_.logit_scale;
 }
-namespace {
-at::Tensor unit_rows(const at::Tensor& weight_VD) {
+at::Tensor Decoder::at_length_one(const at::Tensor& weight_VD) const {
   const at::Tensor wide = weight_VD.to(at::kFloat);
-  return (wide / wide.norm(2, 1, true).clamp_min(1e-7)).to(weight_VD.scalar_type());
+  const bool rows = spec_.head_norm == DecoderSpec::HeadNorm::Rows;
+  const at::Tensor length = rows ? wide.norm(2, 1, true).clamp_min(1e-7) : (wide.norm(2, 0, true) + 1e-7).detach();
+  return (wide / length).to(weight_VD.scalar_type());
 }
-}  // namespace
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
   require(spec_.head == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
   const auto& table = training_of(s).table;
   const bool shared = table && table->defined();
   ops::HeadFactors factors =
       shared ? Model::head_factors(before_head(normed_TD, s), s) : words().factors(before_head(normed_TD, s), s);
-  if (spec_.head_normed) factors.weight_VD = unit_rows(factors.weight_VD);
+  if (normed_head()) factors.weight_VD = at_length_one(factors.weight_VD);
   factors.softcap = spec_.logit_softcap;
   // One more column: what it is multiplied by is 1 everywhere.
   if (const Param* bias = words().bias()) {
@@ -465,18 +467,18 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
   return factors;
 }
 void Decoder::prepare_inference() {
-  if (!spec_.head_normed || spec_.head != Head::Vocab) return;
-  head_as_is_ = words().weight().data, head_normed_ = unit_rows(head_as_is_);
+  if (!normed_head() || spec_.head != Head::Vocab) return;
+  head_as_is_ = words().weight().data, head_normed_ = at_length_one(head_as_is_);
 }
 at::Tensor Decoder::head_weight() const { return words().weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
   if (spec_.head != Head::Vocab) return words()(normed_TD, s);
-  const auto normed_rows = [&] {
+  const auto normed = [&] {
     const at::Tensor& weight = words().weight().data;
-    return head_as_is_.is_same(weight) ? head_normed_ : unit_rows(weight);
+    return head_as_is_.is_same(weight) ? head_normed_ : at_length_one(weight);
   };
-  at::Tensor logits = spec_.head_normed ? ops::wide_linear(before_head(normed_TD, s), normed_rows(), {})
-                                        : words().wide(before_head(normed_TD, s), s);
+  at::Tensor logits = normed_head() ? ops::wide_linear(before_head(normed_TD, s), normed(), {})
+                                    : words().wide(before_head(normed_TD, s), s);
   if (Comm* const ranks = word_ranks(mesh())) {
     collective::Rows words_of;
     for (int r = 0; r < ranks->size(); ++r) words_of.push_back(part_of(spec_.shape.vocab, r, ranks->size()).size);

@@ -115,6 +115,8 @@ class Decoder : public Model {
   at::Tensor scaled_embedding(const at::Tensor& x_TD) const;
   at::Tensor before_head(const at::Tensor& normed_TD, const Step& s) const;
   Linear& words() const;  // the head, where there is one
+  bool normed_head() const { return spec_.head_norm != DecoderSpec::HeadNorm::None; }
+  at::Tensor at_length_one(const at::Tensor& weight_VD) const;  // DecoderSpec::head_norm
   DecoderSpec spec_;
   Backbone& backbone_;
   Linear* head_ = nullptr;  // null: Head::None
@@ -122,7 +124,7 @@ class Decoder : public Model {
   Linear* head_dense_ = nullptr;
   Norm* head_norm_ = nullptr;
   const GuessHead* guess_head_ = nullptr;
-  // Of a head whose rows are brought to length 1, for answers: the weight, and what it becomes.
+  // Of a head with rows or columns of length 1, for answers: the weight, and what it becomes.
   at::Tensor head_as_is_, head_normed_;
 };
 

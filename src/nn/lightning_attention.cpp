@@ -5,8 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 
-#include <cmath>
-
 #include "nn/steady.h"
 #include "ops/ops.h"
 
@@ -26,10 +24,9 @@ LightningAttention::LightningAttention(const LightningForm& f, const Place& plac
       norm_(child<Norm>("norm", f.heads * f.head_dim, NormSpec{.eps = kEps})) {}
 
 at::Tensor LightningAttention::decay(at::TensorOptions options) const {
-  const double depth = static_cast<double>(place_.layer) / (static_cast<double>(place_.layers - 1) + 1e-5);
+  const double depth = static_cast<double>(place_.layer) / (static_cast<double>(place_.layers - 1) + form_.more_layers);
   std::vector<double> decay;
-  for (int64_t h = 1; h <= form_.heads; ++h)
-    decay.push_back(-std::exp2(-8.0 * static_cast<double>(h) / static_cast<double>(form_.heads)) * (1 - depth + 1e-5));
+  for (const double slope : form_.slopes) decay.push_back(-slope * (1 - depth + 1e-5));
   return at::tensor(decay, at::kDouble).to(options.device(), c10::typeMetaToScalarType(options.dtype()));
 }
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include "nn/norm.h"
 #include "nn/steady.h"
 #include "ops/ops.h"
 
@@ -30,7 +29,7 @@ Mamba::Mamba(const MambaForm& f, const Place& place)
       conv_(child<CausalConv>("conv1d", place.layer, f.mixed(), f.taps, f.conv_bias)),
       in_(child<Linear>("in_proj",
                         Linear::Spec{.in = place.hidden, .out = f.inner() + f.mixed() + f.heads, .bias = f.in_bias})),
-      norm_(f.norm == MambaForm::Norm::None ? nullptr : &child<GroupNorm>("norm", f.inner())),
+      norm_(f.norm == MambaForm::Norm::None ? nullptr : &child<GroupNorm>("norm", f.inner(), f.norm_groups, place.eps)),
       out_(child<Linear>("out_proj", Linear::Spec{.in = f.inner(), .out = place.hidden, .bias = f.out_bias})) {}
 
 at::Tensor Mamba::scaled(const at::Tensor& made) const {
@@ -41,16 +40,10 @@ at::Tensor Mamba::scaled(const at::Tensor& made) const {
   return made * at::cat(parts, 0);
 }
 
-at::Tensor Mamba::normed(const at::Tensor& x) const {
-  const int64_t tokens = x.size(0), width = form_.inner() / form_.norm_groups;
-  const at::Tensor y = rms_alone(x.reshape({tokens * form_.norm_groups, width}), place_.eps);
-  return y.view({tokens, -1}) * widened(norm_->weight.data);
-}
-
 at::Tensor Mamba::gated(const at::Tensor& y, const at::Tensor& gate) const {
-  if (form_.norm == MambaForm::Norm::BeforeGate) return ops::swiglu(gate, normed(y));
+  if (form_.norm == MambaForm::Norm::BeforeGate) return ops::swiglu(gate, (*norm_)(y));
   const at::Tensor behind = ops::swiglu(gate, y);
-  return norm_ ? normed(behind) : behind;
+  return norm_ ? (*norm_)(behind) : behind;
 }
 
 at::Tensor Mamba::operator()(const at::Tensor& x_TD, const Step& s) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "nn/state_layer.h"
 
 namespace apus {
@@ -14,12 +15,7 @@ class Mamba : public StateLayer {
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
 
  private:
-  struct GroupNorm : Module {
-    explicit GroupNorm(int64_t size) : weight(param("weight", {size})) {}
-    Param& weight;
-  };
   at::Tensor scaled(const at::Tensor& made) const;
-  at::Tensor normed(const at::Tensor& x) const;
   at::Tensor gated(const at::Tensor& y, const at::Tensor& gate) const;
   const MambaForm form_;
   Param &speed_, &pass_, &step_bias_;

@@ -46,6 +46,16 @@ std::tuple<at::Tensor, at::Tensor> Norm::add(const at::Tensor& x, const at::Tens
   return {std::move(sum), std::move(normed)};
 }
 
+GroupNorm::GroupNorm(int64_t size, int64_t groups, double eps)
+    : groups_(groups), eps_(eps), weight_(param("weight", {size})) {}
+
+at::Tensor GroupNorm::operator()(const at::Tensor& x_TD) const {
+  const int64_t tokens = x_TD.size(0);
+  const auto wide = x_TD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor parts = x_TD.to(wide).reshape({tokens * groups_, x_TD.size(1) / groups_});
+  return rms_alone(parts, eps_).view({tokens, -1}) * weight_.data.to(wide);
+}
+
 HeadNorms::HeadNorms(int64_t heads, int64_t size, NormSpec spec, bool apart) : spec_(spec) {
   if (!apart) weight_NH_ = &param("weight", {heads, size});
   for (int64_t i = 0; apart && i < heads; ++i) weights_H_.push_back(&param(str("norms.", i, ".weight"), {size}));

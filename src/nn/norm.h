@@ -24,6 +24,19 @@ class Norm : public Module {
 // x / rms(x) over the last dimension, in the type of x, without weights.
 at::Tensor rms_alone(const at::Tensor& x, double eps);
 
+// Weights over the whole vector, of which each of `groups` equal parts is brought to one size for itself. At least in
+// f32, as layers with a state compute.
+class GroupNorm : public Module {
+ public:
+  GroupNorm(int64_t size, int64_t groups, double eps);
+  at::Tensor operator()(const at::Tensor& x_TD) const;
+
+ private:
+  const int64_t groups_;
+  const double eps_;
+  Param& weight_;
+};
+
 // Each head's own norm, over its numbers. Weights of all heads are one tensor, or stand as norms.0, norms.1, ...
 class HeadNorms : public Module {
  public:

@@ -8,7 +8,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
@@ -17,6 +16,8 @@
 #include <limits>
 #include <tuple>
 #include <utility>
+
+#include "nn/steady.h"
 
 namespace apus {
 
@@ -64,7 +65,7 @@ ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t 
   const bool usual = !form.sigmoid && form.groups == 1 && form.scale == 1 && !correction_E.defined();
   if (usual) return ops::route_topk(logits_TE, per_token, form.normalise);
   const at::Tensor wide_TE = logits_TE.scalar_type() == at::kDouble ? logits_TE : logits_TE.to(at::kFloat);
-  const at::Tensor share_TE = form.sigmoid ? at::sigmoid(wide_TE) : at::softmax(wide_TE, -1);
+  const at::Tensor share_TE = form.sigmoid ? steady_sigmoid(wide_TE) : at::softmax(wide_TE, -1);
   at::Tensor expert_Tk;
   {
     at::NoGradGuard choosing;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "nn/activation.h"
 
@@ -61,6 +62,21 @@ struct MambaForm {
 // MiniMax's lightning attention: every head forgets at a speed of its own, which is fixed.
 struct LightningForm {
   int64_t heads = 0, head_dim = 0;
+  // How fast each head forgets in the first layer; later layers forget slower, by their share of all layers but one and
+  // so many more.
+  std::vector<double> slopes = {};
+  double more_layers = 0;
+};
+
+// Ling 2.5's lightning attention: queries and keys are normalised head by head and turn with their position, and the
+// result is normalised in groups.
+struct TurnedLightningForm {
+  int64_t heads = 0, head_dim = 0;
+  // How fast each head forgets in the layer behind the first; later layers forget slower.
+  std::vector<double> slopes = {};
+  int64_t norm_groups = 1;
+  bool qk_norm = true, qkv_bias = false, out_bias = false;
+  int64_t width() const { return heads * head_dim; }
 };
 
 // Mamba: every channel has a sum of its own for each number of the state, and their decays differ.
@@ -96,7 +112,8 @@ struct FadingForm {
   Activation act = Activation::GeluTanh;
 };
 
-using StateForm = std::variant<DeltaForm, MambaForm, LightningForm, SelectiveForm, ConvForm, KimiDeltaForm, FadingForm>;
+using StateForm = std::variant<DeltaForm, MambaForm, LightningForm, TurnedLightningForm, SelectiveForm, ConvForm,
+                               KimiDeltaForm, FadingForm>;
 
 inline StateShape state_shape(const StateForm& form) {
   if (const auto* d = std::get_if<DeltaForm>(&form))
@@ -107,6 +124,7 @@ inline StateShape state_shape(const StateForm& form) {
   if (const auto* d = std::get_if<KimiDeltaForm>(&form))
     return {d->taps - 1, 3 * d->width(), d->heads, d->head_dim, d->head_dim};
   if (const auto* f = std::get_if<FadingForm>(&form)) return {f->taps - 1, f->width, f->width, 1, 1};
+  if (const auto* t = std::get_if<TurnedLightningForm>(&form)) return {0, 0, t->heads, t->head_dim, t->head_dim};
   const auto& l = std::get<LightningForm>(form);
   return {0, 0, l.heads, l.head_dim, l.head_dim};
 }

@@ -18,6 +18,7 @@
 #include "nn/short_conv.h"
 #include "nn/steady.h"
 #include "nn/training_step.h"
+#include "nn/turned_lightning.h"
 #include "ops/ops.h"
 #include "ops/steady_rows.h"
 
@@ -91,6 +92,8 @@ std::unique_ptr<Mixer> make_state_layer(const StateForm& form, const StateLayer:
     return std::make_unique<SelectiveMamba>(*selective, place);
   if (const auto* conv = std::get_if<ConvForm>(&form)) return std::make_unique<ShortConv>(*conv, place);
   if (const auto* kimi = std::get_if<KimiDeltaForm>(&form)) return std::make_unique<KimiDelta>(*kimi, place);
+  if (const auto* turned = std::get_if<TurnedLightningForm>(&form))
+    return std::make_unique<TurnedLightning>(*turned, place);
   if (const auto* fading = std::get_if<FadingForm>(&form)) return std::make_unique<Fading>(*fading, place);
   return std::make_unique<LightningAttention>(std::get<LightningForm>(form), place);
 }

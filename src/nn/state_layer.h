@@ -13,10 +13,11 @@ namespace apus {
 
 class StateLayer : public Mixer {
  public:
-  // In which layer of how many, and the eps of the family's norms.
+  // In which layer of how many, the eps of the family's norms, and by which of a step's turns the layer turns.
   struct Place {
     int64_t layer = 0, layers = 0, hidden = 0;
     double eps = 1e-6;
+    int turn = -1;
   };
 
  protected:

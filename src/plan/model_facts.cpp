@@ -238,6 +238,14 @@ class Listing {
     linear(name + ".out_proj", width, hidden_, false);
     plain(name + ".norm.weight", {width});
   }
+  void state_layer(const std::string& name, const TurnedLightningForm& f) {
+    linear(name + ".qkv_proj", hidden_, 3 * f.width(), f.qkv_bias);
+    for (const char* each : {".q_norm.weight", ".k_norm.weight"})
+      if (f.qk_norm) plain(name + each, {f.head_dim});
+    linear(name + ".g_proj", hidden_, f.width(), false);
+    plain(name + ".g_norm.weight", {f.width()});
+    linear(name + ".o_proj", f.width(), hidden_, f.out_bias);
+  }
   void state_layer(const std::string& name, const SelectiveForm& f) {
     plain(name + ".A_log", {f.inner, f.state});
     plain(name + ".D", {f.inner});
@@ -370,7 +378,10 @@ void add_state(const LightningForm& f, ModelFacts& m) {
   m.state_kept = static_cast<double>(10 * f.heads * f.head_dim);
   m.state_again = scanned_again(f.heads, f.head_dim, f.head_dim, false);
 }
-
+void add_state(const TurnedLightningForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(12 * f.width());
+  m.state_again = scanned_again(f.heads, f.head_dim, f.head_dim, false);
+}
 void add_state(const SelectiveForm& f, ModelFacts& m) {
   m.state_kept = static_cast<double>(8 * f.inner + 2 * f.inner * f.state + 2 * f.state);
   m.state_again = static_cast<double>(6 * f.inner * f.state);

@@ -231,6 +231,7 @@ const std::map<std::string, std::string> kRefused = {
     {"exaone_moe", "other windows"},
     {"gemma2", "attention scores"},
     {"gemma3", "other windows"},
+    {"ling_lite", "the first Ling"},
     {"llama4_text", "told positions"},
     {"llama_dynamic", "stretched by 'dynamic'"},
     {"llama_longrope", "stretched by 'longrope'"},

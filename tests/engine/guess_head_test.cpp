@@ -40,6 +40,7 @@ const GuessCase kCases[] = {
     {"glm4_moe_lite", "model.layers.2.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 1},
     {"glm_moe_dsa", "model.layers.2.", "", "enorm", "hnorm", "eh_proj", "shared_head.norm", 1, false, false, true},
     {"bailing_moe", "model.layers.3.", "", "enorm", "hnorm", "eh_proj", "final_layernorm", 2},
+    {"ling2_5", "model.layers.4.", "", "enorm", "hnorm", "eh_proj", "final_layernorm", 3},
     {"qwen3_next", "mtp.", "layers.0.", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm", 3, true},
     {"qwen3_5_text", "mtp.", "layers.0.", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm", 3, true},
     {"qwen2", "model.mtp_layers.0.", "", "token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm", 2,

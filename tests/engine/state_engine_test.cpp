@@ -79,7 +79,8 @@ TEST_P(StateEngine, WeightsMayBeHalf) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StateEngine,
-                         ::testing::Values("qwen3_next", "qwen3_5_moe_text", "minimax", "bamba", "falcon_h1"),
+                         ::testing::Values("qwen3_next", "qwen3_5_moe_text", "minimax", "ling2_5", "bamba",
+                                           "falcon_h1"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "base/files.h"
 #include "models/spec/config_parts.h"
@@ -122,6 +123,35 @@ TEST(Families, ReadWhatFewFilesSay) {
   EXPECT_EQ(with("gemma3-1b", "final_logit_softcapping", nullptr).logit_softcap, 0);
   EXPECT_TRUE(std::get<DenseSpec>(with("smollm3-3b", "mlp_bias", true).feed_forward[0]).bias);
   EXPECT_FALSE(std::get<DenseSpec>(with("smollm3-3b", "mlp_bias", false).feed_forward[0]).bias);
+}
+
+// Two families of Ling share a model_type with another each: the class says which.
+TEST(Families, TellLingByItsClass) {
+  const auto state = [](const char* preset) { return describe_model(preset_config(preset)).state.value(); };
+  EXPECT_TRUE(std::holds_alternative<KimiDeltaForm>(state("ling-3.0-flash")));
+  EXPECT_TRUE(std::holds_alternative<TurnedLightningForm>(state("ling-2.6-flash")));
+  EXPECT_FALSE(std::get<MixtureSpec>(describe_model(preset_config("ling-lite")).feed_forward[0]).router.sigmoid);
+  EXPECT_TRUE(std::get<MixtureSpec>(describe_model(preset_config("ling-mini-2.0")).feed_forward[1]).router.sigmoid);
+}
+
+// Keys of MiniMax's and Ling's own code that no checkpoint sets, and one that all have.
+TEST(Families, RefuseOtherLightningAttention) {
+  const std::vector<std::tuple<const char*, const char*, Json>> others = {
+      {"minimax-text-01", "postnorm", false},
+      {"minimax-text-01", "shared_intermediate_size", {0, 8}},
+      {"minimax-text-01", "attn_type_list", {0, 2}},
+      {"minimax-m1", "attn_type_list", nullptr},
+      {"minimax-m1", "rotary_dim", 256},
+      {"ling-2.6-flash", "linear_silu", true},
+      {"ling-2.6-flash", "score_function", "softmax"},
+      {"ling-2.6-flash", "group_norm_size", 3},
+  };
+  for (const auto& [preset, key, value] : others) {
+    Json config = preset_config(preset);
+    config[key] = value;
+    const std::string said = test::refusal(Fault::Model, [&] { describe_model(config); });
+    EXPECT_NE(said.find(key), std::string::npos) << preset << ": " << said;
+  }
 }
 
 // Of the tower's queries and keys: a number of its own in transformers' layout, the tower's in OpenGVLab's.

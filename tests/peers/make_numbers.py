@@ -17,6 +17,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from ling import make_first_ling, make_ling
+from minimax import make_minimax
+
+# Classes that transformers does not know.
+OWN = {"BailingMoeForCausalLM": make_first_ling, "BailingMoeV2_5ForCausalLM": make_ling, "MiniMaxText01ForCausalLM": make_minimax, "MiniMaxM1ForCausalLM": make_minimax}
 LENGTHS = {"right": (17, 9), "packed": (8, 4, 9), "gen": (7, 4)}
 NEW_TOKENS = 12
 LARGEST_GRADIENT = 1200  # numbers in a gradient that is kept whole; of larger ones the norm is kept
@@ -95,7 +100,7 @@ def loss_of(logits, labels):
 
 def asked(description, kind, fill, own=None):
     """The arguments, the config.json that they name, and its model with random weights. `own`: of those that transformers does not
-    know, what makes them of a config.json."""
+    know, by model_type or class, what makes them of a config.json."""
     ask = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("config")
     ask.add_argument("folder")
@@ -103,8 +108,9 @@ def asked(description, kind, fill, own=None):
     args = ask.parse_args()
     wanted = json.load(open(args.config, encoding="utf-8"))
     torch.manual_seed(args.seed)
-    if own and wanted["model_type"] in own:
-        model = own[wanted["model_type"]](wanted).eval()
+    known = [name for name in (wanted["model_type"], *wanted.get("architectures", ())) if name in (own or {})]
+    if known:
+        model = own[known[0]](wanted).eval()
         fill(model)
         return args, wanted, model.config, model
     config = CONFIG_MAPPING[wanted["model_type"]](**{k: v for k, v in wanted.items() if k not in ("model_type", "architectures")})
@@ -116,7 +122,7 @@ def asked(description, kind, fill, own=None):
 
 
 def main():
-    args, wanted, config, model = asked(__doc__, AutoModelForCausalLM, random_weights)
+    args, wanted, config, model = asked(__doc__, AutoModelForCausalLM, random_weights, OWN)
     vocab = config.vocab_size
     tensors, numbers = {}, {"name": wanted["model_type"], "seed": args.seed, "architecture": type(model).__name__,
                             "transformers": transformers.__version__, "cases": {}, "grad": {}, "packed_lens": list(LENGTHS["packed"])}

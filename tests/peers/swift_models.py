@@ -12,8 +12,8 @@ import collections
 import pathlib
 import re
 
-# Written as Llama, and read under their own name too.
-ALSO = {"iquestcoder"}
+# Written as Llama, and read under their own name too; of another class than that of their family's.
+ALSO = {"iquestcoder", "bailingmoe", "bailingmoev25"}
 # Whose architecture ms-swift does not say: that of the family which reads them.
 UNSAID = {"deepseek_vl2": ["DeepseekOCRForCausalLM"], "deepseek_janus": ["MultiModalityCausalLM"], "deepseek_janus_pro": ["MultiModalityCausalLM"]}
 # Of another make than those that have this architecture too, and not read: Yi-VL has norms in its projector and a tower in a folder of its own.

@@ -14,7 +14,7 @@ DecoderSpec read(const Config& c) {
   spec.attention.fused = Fused::Blocks, spec.attention.fused_name = "W_pack";
   // What the two sizes' own code does.
   if (spec.shape.heads == 40 || c.flag("alibi", false)) use_slopes(spec, usual_slopes(spec.shape.heads));
-  spec.head_normed = spec.shape.vocab == 125696 || c.flag("norm_head", false);
+  if (spec.shape.vocab == 125696 || c.flag("norm_head", false)) spec.head_norm = DecoderSpec::HeadNorm::Rows;
   return spec;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ling 2.0 and Ring 2.0: many small experts by sigmoids with a correction, out of groups; half of a head turns;
-// queries, keys and values are one matrix.
+// Ling 2.0 and Ring 2.0: many small experts by sigmoids with a correction, out of groups; half of a head turns. The
+// first Ling: experts by shares of one; whole heads turn; columns of the head are brought to length 1. Queries, keys
+// and values are one matrix.
 #include "models/families/bailing_moe.h"
 
 #include "base/error.h"
@@ -12,11 +13,38 @@
 namespace apus::families::bailing_moe {
 
 namespace {
-DecoderSpec read(const Config& c) {
+DiskForm disk_form() {
+  return {.inside = {{"self_attn.qkv_proj", "attention.query_key_value"},
+                     {"self_attn.o_proj", "attention.dense"},
+                     {"self_attn.q_norm", "attention.query_layernorm"},
+                     {"self_attn.k_norm", "attention.key_layernorm"},
+                     {"gate.e_score_correction_bias", "gate.expert_bias"},
+                     {"model.embed_tokens", "model.word_embeddings"}}};
+}
+
+DecoderSpec read_first(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.positions = 16384, .eps = 1e-5});
+  spec.attention.fused = Fused::Blocks;
+  spec.attention.qkv_bias = c.flag("use_qkv_bias", false), spec.attention.out_bias = c.flag("use_bias", true);
+  if (c.flag("norm_head", false)) spec.head_norm = DecoderSpec::HeadNorm::Columns;
+  const int64_t width = c.integer("moe_intermediate_size"), per_token = c.integer("num_experts_per_tok", 2);
+  use_experts(c, spec,
+              {.experts = c.integer("num_experts", 16),
+               .per_token = per_token,
+               .ffn = width,
+               .shared_ffn = width * c.integer("num_shared_experts", 0),
+               .router = {.normalise = per_token > 1 && c.flag("norm_topk_prob", true)},
+               .names = {.shared = "shared_experts", .shared_is_gated = false}},
+              sparse_layers(c, spec.shape.layers, 0));
+  spec.forms = {disk_form()};
+  return spec;
+}
+
+DecoderSpec read_second(const Config& c) {
   const std::string scores = c.text("score_function", c.flag("moe_router_enable_expert_bias", false) ? "sigmoid" : "");
-  require(scores == "sigmoid", Fault::Model,
-          "config.json: this family is read from version 2.0 on, whose score_function is sigmoid, not '", scores,
-          "': the first Ling models are not supported");
+  require(scores == "sigmoid", Fault::Model, "config.json: score_function is '", scores,
+          "', which is not supported in this family: it is sigmoid, or architectures names BailingMoeForCausalLM, the "
+          "first Ling");
   DecoderSpec spec = read_decoder(
       c, {.kv_heads = 4, .positions = 32768, .ffn = 5120, .head_dim = 128, .rope = {.theta = 6e5, .turned = 1}});
   spec.attention.fused = Fused::Blocks;
@@ -32,21 +60,47 @@ DecoderSpec read(const Config& c) {
                                       .open_groups = 4}),
               sparse_layers(c, spec.shape.layers, 1));
   use_layers_ahead(c, spec, {.end_norm = "final_layernorm"});
-  spec.forms = {{.inside = {{"self_attn.qkv_proj", "attention.query_key_value"},
-                            {"self_attn.o_proj", "attention.dense"},
-                            {"self_attn.q_norm", "attention.query_layernorm"},
-                            {"self_attn.k_norm", "attention.key_layernorm"},
-                            {"gate.e_score_correction_bias", "gate.expert_bias"},
-                            {"model.embed_tokens", "model.word_embeddings"}}}};
+  spec.forms = {disk_form()};
   return spec;
 }
 
-Json flash_says() { return {{"moe_intermediate_size", 1024}}; }
+// Files of both say the same model_type.
+constexpr const char* kFirst = "BailingMoeForCausalLM";
+bool is_first(const Config& c) {
+  const auto classes = c.texts("architectures");
+  return !classes.empty() && classes[0] == kFirst;
+}
+DecoderSpec read(const Config& c) { return is_first(c) ? read_first(c) : read_second(c); }
+
+Json second_says(int64_t expert_width) {
+  return {{"num_experts", 256},
+          {"num_shared_experts", 1},
+          {"num_experts_per_tok", 8},
+          {"moe_intermediate_size", expert_width},
+          {"first_k_dense_replace", 1},
+          {"n_group", 8},
+          {"topk_group", 4},
+          {"routed_scaling_factor", 2.5},
+          {"score_function", "sigmoid"},
+          {"moe_router_enable_expert_bias", true},
+          {"partial_rotary_factor", 0.5},
+          {"use_qk_norm", true}};
+}
+Json first_says() {
+  return {{"architectures", {kFirst}},
+          {"num_experts", 64},
+          {"num_shared_experts", 2},
+          {"num_experts_per_tok", 6},
+          {"moe_intermediate_size", 1408},
+          {"first_k_dense_replace", 0},
+          {"norm_head", true}};
+}
 
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
-    {"ling-mini-2.0", 2048, 20, 16, 4, 128, 5120, 157184, 32768, 6e5, false},
-    {"ling-flash-2.0", 4096, 32, 32, 4, 128, 9216, 157184, 32768, 6e5, false, {}, flash_says()},
+    {"ling-mini-2.0", 2048, 20, 16, 4, 128, 5120, 157184, 32768, 6e5, false, {}, second_says(512)},
+    {"ling-flash-2.0", 4096, 32, 32, 4, 128, 9216, 157184, 32768, 6e5, false, {}, second_says(1024)},
+    {"ling-lite", 2048, 28, 16, 4, 128, 5632, 126464, 16384, 6e5, false, {}, first_says()},
 };
 
 void read_gguf(const GgufSays& file, Json& config) {
@@ -56,6 +110,9 @@ void read_gguf(const GgufSays& file, Json& config) {
   config["score_function"] = "sigmoid";
 }
 void write_gguf(const Json& config, GgufSettingsWriter& out) {
+  require(
+      !is_first(Config(config)), Fault::Model, "config.json: architectures names ", kFirst,
+      ", the first Ling, of which no GGUF files are written; Ling 2.0 is, and safetensors are read by most programs");
   out.whole("vocab_size", config.value("vocab_size", int64_t{0}));
 }
 }  // namespace
@@ -89,26 +146,13 @@ GgufForm bailing_gguf() {
 namespace apus::families::bailing_moe {
 
 namespace {
-const RegisterFamily bailing_moe("bailing_moe", {.title = "Ling 2.0, Ring 2.0",
-                                                 .architecture = "BailingMoeV2ForCausalLM",
-                                                 .read = read,
-                                                 .says = {{"num_experts", 256},
-                                                          {"num_shared_experts", 1},
-                                                          {"num_experts_per_tok", 8},
-                                                          {"moe_intermediate_size", 512},
-                                                          {"first_k_dense_replace", 1},
-                                                          {"n_group", 8},
-                                                          {"topk_group", 4},
-                                                          {"routed_scaling_factor", 2.5},
-                                                          {"norm_topk_prob", true},
-                                                          {"score_function", "sigmoid"},
-                                                          {"moe_router_enable_expert_bias", true},
-                                                          {"partial_rotary_factor", 0.5},
-                                                          {"use_qk_norm", true},
-                                                          {"use_qkv_bias", false},
-                                                          {"use_bias", false}},
-                                                 .presets = presets,
-                                                 .gguf = bailing_gguf()});
+const RegisterFamily bailing_moe("bailing_moe",
+                                 {.title = "Ling 2.0, Ring 2.0; the first Ling",
+                                  .architecture = "BailingMoeV2ForCausalLM",
+                                  .read = read,
+                                  .says = {{"norm_topk_prob", true}, {"use_qkv_bias", false}, {"use_bias", false}},
+                                  .presets = presets,
+                                  .gguf = bailing_gguf()});
 }  // namespace
 
 }  // namespace apus::families::bailing_moe

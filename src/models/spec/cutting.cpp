@@ -27,7 +27,7 @@ std::string why_uncut(const DecoderSpec& spec) {
   if (const std::string stay = why_heads_stay(spec); !stay.empty()) return stay;
   if (spec.attention.experts > 0) return "experts make the queries of their attention";
   if (spec.head_dense) return "a matrix stands before their head";
-  if (spec.head_normed) return "each row of their head is brought to length 1";
+  if (spec.head_norm != DecoderSpec::HeadNorm::None) return "rows or columns of their head are brought to length 1";
   if (spec.head_bias) return "their head has a bias";
   if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";
   if (std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), fused))

@@ -225,8 +225,10 @@ struct DecoderSpec {
   double final_eps = 0;
   // The head of words has a bias.
   bool head_bias = false;
-  // Each row of the head is brought to length 1 before it is multiplied.
-  bool head_normed = false;
+  // Each row of the head is brought to length 1 before it is multiplied; or each column, by lengths that training takes
+  // as they are.
+  enum class HeadNorm { None, Rows, Columns };
+  HeadNorm head_norm = HeadNorm::None;
   std::optional<HeadDense> head_dense = {};
   // Of the embedding ("": there is none, rows are given), of the list of layers, and of attention in a layer.
   std::string embed_name = "embed_tokens", layers_name = "layers", attention_name = "self_attn";

@@ -41,6 +41,10 @@ void check(const StateForm& form) {
   } else if (const auto* k = std::get_if<KimiDeltaForm>(&form)) {
     require(sensible({k->heads, k->head_dim, k->taps}), Fault::Model,
             "config.json: heads and sizes of linear attention must be above 0");
+  } else if (const auto* t = std::get_if<TurnedLightningForm>(&form)) {
+    require(sensible({t->heads, t->head_dim, t->norm_groups}) && t->width() % t->norm_groups == 0, Fault::Model,
+            "config.json: group_norm_size ", t->norm_groups, " must share out the ", t->heads, " heads of ",
+            t->head_dim, " numbers");
   } else {
     const auto& l = std::get<LightningForm>(form);
     require(sensible({l.heads, l.head_dim}), Fault::Model, "config.json: heads and head_dim must be above 0");

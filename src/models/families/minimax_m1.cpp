@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// MiniMax-M1 as its own files have it.
+#include "models/families/minimax.h"
+#include "models/spec/family.h"
+
+namespace apus::families::minimax_m1 {
+
+namespace {
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"minimax-m1", 6144, 80, 64, 8, 128, 9216, 200064, 10240000, 1e7, false},
+};
+
+const RegisterFamily minimax_m1("minimax_m1", {.title = "MiniMax-M1",
+                                               .architecture = "MiniMaxM1ForCausalLM",
+                                               .read = read_own_minimax,
+                                               .says = own_minimax_says(),
+                                               .presets = presets});
+}  // namespace
+
+}  // namespace apus::families::minimax_m1
