@@ -24,6 +24,13 @@ void load_decoder(Decoder& decoder, const TensorFolder& source, LoadOptions how)
 }
 }  // namespace
 
+Json read_speech_config(const std::filesystem::path& dir) {
+  Json config = read_model_config(dir);
+  const auto own = dir / kVocoderFolder;
+  if (std::filesystem::exists(own)) config[kVocoderFolder] = read_model_config(own);
+  return config;
+}
+
 void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device device) {
   load_decoder(vocoder.layers(), source, {.dtype = at::kFloat, .device = device});
   load_parts(vocoder.parts(), source, at::kFloat, device);
@@ -32,7 +39,7 @@ void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device devi
 }
 
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
-  const Json config = read_model_config(dir);
+  const Json config = read_speech_config(dir);
   SpeakingParts speech{.spec = describe_speech(config)};
   require(speech.spec != nullptr, Fault::Model, dir.string(), " holds no model that speaks: its config.json has no ",
           "talker_config, or says enable_audio_output false");
@@ -46,7 +53,8 @@ SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype
     each->visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
 
   speech.vocoder = std::make_unique<Vocoder>(speech.spec->vocoder);
-  load_vocoder(*speech.vocoder, source, device);
+  const auto own = dir / kVocoderFolder;
+  load_vocoder(*speech.vocoder, speech.spec->alone ? TensorFolder(own) : source, device);
   return speech;
 }
 

@@ -77,7 +77,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("enable_audio_output", speech.enabled,
     "answers are spoken where a request wants it (\"modalities\": [\"text\", \"audio\"], or /v1/audio/speech); of "
     "Qwen3-Omni");
-  speech.speaker_field(v);
+  speech.voice_fields(v);
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
   v("infer_backend", infer_backend,
     "engine: many requests at once. pt: one after the other. vllm, sglang, lmdeploy: the engine too, as it batches and "

@@ -73,9 +73,10 @@ struct DeployOptions {
   void fetch() {
     if (upstream() || model.model.empty()) return;  // there it may be a name that the other program knows
     model.fetch();
+    speech.settle(model);
+    if (speech.alone) return;
     task.settle(model, prompt, served.empty() ? "" : served.front().folder);
     mesh.settle(model);
-    speech.check(model);
   }
   // Of the model: those that --data_parallel_size asks for, or for which NPROC_PER_NODE has processes.
   int64_t copies() const;

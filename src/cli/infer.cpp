@@ -45,7 +45,7 @@ void InferOptions::fields(OptionTable& v) {
   v("audio_dir", audio_dir,
     "folder: speak the answers too, each into a WAV file there, which the row's \"spoken\" names. Of Qwen3-Omni")
       .shown_default("none");
-  speech.speaker_field(v);
+  speech.voice_fields(v);
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
   v("write_batch_size", write_batch_size, "rows between writes of --result_path; -1: once, at the end").at_least(-1);
   v("metric", metric,
@@ -96,6 +96,13 @@ void InferOptions::fields(OptionTable& v) {
   mesh.fields(v);
   mesh.copies_field(v, "they share out the rows");
   common.fields(v);
+}
+
+void InferOptions::fetch_texts() {
+  require(!audio_dir.empty() && !interactive(), Fault::Usage, model.model,
+          " speaks and gives no words: give it texts by --val_dataset, and a folder for their sounds by --audio_dir");
+  rows = question_sets();
+  for (QuestionSet& set : rows) set.whole = true;
 }
 
 namespace {
@@ -360,6 +367,10 @@ PlanSpec InferOptions::plan_spec(const Json& config, const DeviceFacts& facts, i
 
 void InferOptions::rehearse(Rehearsal& r) const {
   if (client()) return r.questions(rows);  // the model is the server's
+  if (speech.alone) {
+    r.questions(rows);
+    return r.output(audio_dir);
+  }
   const Json config = r.model(model.model);
   std::vector<QuestionSet> asked = rows;
   const bool sees = model_facts(config).seeing != nullptr;

@@ -58,13 +58,15 @@ struct InferOptions {
     rows = question_sets();
     if (client()) return;  // there the model's name is the other server's business
     model.fetch();
+    speech.settle(model);
+    if (speech.alone) return fetch_texts();
     task.settle(model, prompt, adapters.first());
     mesh.settle(model);
-    speech.check(model);
     require(gives_words(model) || !interactive(), Fault::Usage, "this model gives no words to chat with (--task_type ",
             model.task_type, "): give it rows by --val_dataset");
     for (QuestionSet& set : rows) set.whole = !gives_words(model);
   }
+  void fetch_texts();                              // of a model that only speaks
   std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
   std::vector<QuestionSet> rows;                   // they, after fetch()
   void rehearse(Rehearsal& r) const;

@@ -7,20 +7,27 @@
 
 namespace apus {
 
-void SpeechOptions::speaker_field(OptionTable& v) {
-  v("speaker", speaker, "the voice of a model that speaks, as config.json names it (talker_config.speaker_id)")
+void SpeechOptions::voice_fields(OptionTable& v) {
+  v("speaker", speaker, "the voice of a model that speaks, as config.json names it (talker_config.speaker_id, spk_id)")
       .shown_default("the first in the alphabet");
+  v("speech_language", language, "the language of texts that Qwen3-TTS speaks (talker_config.codec_language_id)")
+      .shown_default("auto: as the voice understands the text");
 }
 
-void SpeechOptions::check(const ModelOptions& model) const {
-  if (!enabled) return;
-  const auto file = std::filesystem::path(model.model) / "config.json";
-  const auto speech =
-      std::filesystem::exists(file) ? describe_speech(parse_json(read_file(file, 16 << 20), file.string())) : nullptr;
+void SpeechOptions::settle(const ModelOptions& model) {
+  const std::filesystem::path dir = model.model;
+  Json config = Json::object();
+  if (const auto file = dir / "config.json"; std::filesystem::exists(file))
+    config = parse_json(read_file(file, 16 << 20), file.string());
+  alone = only_speaks(config);
+  if (!enabled && !alone) return;
+  if (const auto own = dir / kVocoderFolder / "config.json"; std::filesystem::exists(own))
+    config[kVocoderFolder] = parse_json(read_file(own, 16 << 20), own.string());
+  const auto speech = describe_speech(config);
   require(speech != nullptr, Fault::Usage, model.model,
           " does not speak: Qwen3-Omni does, where its config.json has a talker_config and does not say "
-          "enable_audio_output false");
-  voice_word(*speech, speaker);
+          "enable_audio_output false, and Qwen3-TTS");
+  voice_word(*speech, speaker), language_word(*speech, language, speaker);
 }
 
 }  // namespace apus

@@ -10,10 +10,11 @@ namespace apus {
 
 struct SpeechOptions {
   bool enabled = false;
-  std::string speaker;  // empty: the first in the alphabet
-  void speaker_field(OptionTable& v);
-  // When the model is a folder here: Fault::Usage where it does not speak, or has no such voice.
-  void check(const ModelOptions& model) const;
+  bool alone = false;             // the model gives no words, only speech; filled by settle()
+  std::string speaker, language;  // empty: the first in the alphabet; as the voice understands the text
+  void voice_fields(OptionTable& v);
+  // When the model is a folder here. Fault::Usage where it does not speak, though it is to, or has no such voice.
+  void settle(const ModelOptions& model);
 };
 
 }  // namespace apus

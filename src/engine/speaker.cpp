@@ -111,6 +111,25 @@ TalkerPrompt Speaker::prompt(const Model& model, const SpokenText& text, const s
   return out;
 }
 
+TalkerPrompt Speaker::prompt(const SpokenText& text, const VoiceWish& wish) const {
+  const at::NoGradGuard no_grad;
+  const SpeechSpec& spec = talker_.spec();
+  return talker_.prompt(LoneText{.instructions = {text.prompt.begin(), text.prompt.end()},
+                                 .text = {text.answer.begin(), text.answer.end()},
+                                 .language = language_word(spec, wish.language, wish.voice),
+                                 .voice = voice_word(spec, wish.voice)});
+}
+
+// As the checkpoints' own programs draw them.
+VoiceWish Speaker::usual() const {
+  const SpeechSpec& spec = talker_.spec();
+  VoiceWish wish;
+  wish.first = {.temperature = 0.9, .top_k = 50, .repetition_penalty = 1.05};
+  wish.first.min_new_tokens = spec.least_codes, wish.first.stop_ids = {static_cast<int32_t>(spec.code.end)};
+  wish.rest = {.temperature = spec.rest_temperature, .top_p = spec.rest_top_p, .top_k = 50};
+  return wish;
+}
+
 int32_t Speaker::first_of_frame(const at::Tensor& hidden_1D, const VoiceWish& wish,
                                 const std::vector<int32_t>& before) const {
   const int64_t words = talker_.spec().talker.shape.vocab;
@@ -141,12 +160,12 @@ at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
       firsts.push_back(code), said.push_back(code);
       at::Tensor row = row_of(0, code), sum = row;
       finisher.restart();
-      at::Tensor state_1D = finisher.read(at::cat({hidden_1D, row}, 0)).narrow(0, 1, 1);
+      at::Tensor state_1D = finisher.read(talker_.for_rest(at::cat({hidden_1D, row}, 0))).narrow(0, 1, 1);
       for (int64_t i = 1; i < spec.codes; ++i) {
         const int32_t further = drawn_code(talker_.rest_logits(i, state_1D), wish.rest, rest);
         rest.push_back(further), said.push_back(further);
         row = row_of(i, further), sum = sum + row;
-        if (i + 1 < spec.codes) state_1D = finisher.read(row);
+        if (i + 1 < spec.codes) state_1D = finisher.read(talker_.for_rest(row));
       }
       sum = sum + (frame < prompt.later_TD.size(0) ? prompt.later_TD.narrow(0, frame, 1) : prompt.none_D);
       hidden_1D = first.read(sum, on_device({next + frame}, device));

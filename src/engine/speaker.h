@@ -19,6 +19,10 @@ class Speaker {
   std::vector<std::string> voices() const;
   // What the talker reads: made where the model that answers may be run. No rows: nothing was answered.
   TalkerPrompt prompt(const Model& model, const SpokenText& text, const std::string& voice) const;
+  // Where no model answers. The prompt: instructions, or nothing.
+  TalkerPrompt prompt(const SpokenText& text, const VoiceWish& wish) const;
+  // How this model's codes are usually drawn.
+  VoiceWish usual() const;
   // int64 [frames, codes]. Ends early when `stopped` says so.
   at::Tensor frames(const TalkerPrompt& prompt, const VoiceWish& wish, const std::function<bool()>& stopped = {}) const;
   // At kSpeechRate, in [-1, 1].

@@ -9,16 +9,16 @@
 
 namespace apus {
 
-AnswerSounds::AnswerSounds(const InferOptions& options, Inference& in)
-    : dir_(options.audio_dir), speaker_(options.speech.speaker) {
+AnswerSounds::AnswerSounds(const InferOptions& options, Inference* in)
+    : dir_(options.audio_dir), speaker_(options.speech.speaker), language_(options.speech.language) {
   if (!options.speech.enabled) return;
   make_writable_dir(dir_);
-  voice_ = open_voice(options.model, options.mesh, in);
+  voice_ = in ? open_voice(options.model, options.mesh, *in) : open_lone_voice(options.model);
 }
 
 std::string AnswerSounds::keep(const std::string& name, const SpokenText& text, uint64_t seed, const StopFlag& stop) {
-  VoiceWish wish;
-  wish.voice = speaker_, wish.seed(seed);
+  VoiceWish wish = voice_->usual();
+  wish.voice = speaker_, wish.language = language_, wish.seed(seed);
   const std::string path = (dir_ / (name + ".wav")).string();
   write_file_atomic(path, wav_bytes(voice_->speak(text, wish, [&] { return stop.raised(); }), kSpeechRate));
   return path;

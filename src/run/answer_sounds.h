@@ -13,14 +13,16 @@ namespace apus {
 
 class AnswerSounds {
  public:
-  AnswerSounds(const InferOptions& options, Inference& in);
+  // `in`: null where no model answers, and texts are spoken as they are.
+  AnswerSounds(const InferOptions& options, Inference* in);
+  const TextVoice& voice() const { return *voice_; }
   bool wanted() const { return voice_ != nullptr; }
   // The file that the answer is in now, DIR/name.wav.
   std::string keep(const std::string& name, const SpokenText& text, uint64_t seed, const StopFlag& stop);
 
  private:
   const std::filesystem::path dir_;
-  const std::string speaker_;
+  const std::string speaker_, language_;
   std::unique_ptr<TextVoice> voice_;
 };
 

@@ -130,7 +130,41 @@ void name_models(const DeployOptions& o, bool alone, ServiceSpec& service) {
   service.model_name = name, service.aliases.clear();
 }
 
+// Where no model answers.
+class SilentEngine final : public TextEngine {
+ public:
+  explicit SilentEngine(int64_t vocab) : vocab_(vocab) {}
+  int64_t submit(EngineRequest) override { fail(Fault::Usage, "this model speaks and gives no words"); }
+  void cancel(int64_t) override {}
+  EngineStats stats() const override { return {}; }
+  int64_t max_model_len() const override { return INT32_MAX; }
+  int64_t vocab() const override { return vocab_; }
+  std::vector<std::string> adapters() const override { return {}; }
+  void load_adapter(const std::string&, const std::string&) override { refuse(); }
+  void unload_adapter(const std::string&) override { refuse(); }
+  void sleep(int) override { refuse(); }
+  void wake() override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { fail(Fault::Usage, "a model that only speaks has no adapters and no sleep"); }
+  const int64_t vocab_;
+};
+
+int deploy_voice(const DeployOptions& o) {
+  require(o.served.empty(), Fault::Usage, "a model that only speaks has no adapters: leave out --adapters");
+  const auto voice = open_lone_voice(o.model);
+  Inference in;
+  in.tokenizer = Tokenizer::load(o.model.model);
+  in.chat = std::make_unique<Chat>(o.model.model, in.tokenizer, o.prompt);
+  SilentEngine silent(in.tokenizer->vocab_size());
+  ServiceSpec service = service_spec(o, in);
+  service.engine = &silent, service.task.name = "speech";
+  service.voice = voice.get(), service.speaker = o.speech.speaker, service.language = o.speech.language;
+  return serve_model(o, std::move(service), {});
+}
+
 int run_deploy(const DeployOptions& o) {
+  if (o.speech.alone) return deploy_voice(o);
   EngineOptions limits = o.engine;
   if (o.infer_backend == "pt") limits.spec.max_sequences = 1;
   AnswerRanks ranks(o.mesh, o.model.device);
@@ -146,7 +180,7 @@ int run_deploy(const DeployOptions& o) {
     for (size_t i = 1; i < o.served.size(); ++i) in.answering()->load_adapter(o.served[i].name, o.served[i].folder);
     const auto voice = o.speech.enabled ? open_voice(o.model, o.mesh, in) : nullptr;
     ServiceSpec service = service_spec(o, in);
-    service.voice = voice.get(), service.speaker = o.speech.speaker;
+    service.voice = voice.get(), service.speaker = o.speech.speaker, service.language = o.speech.language;
     name_models(o, alone, service);
     const auto watch = [&] {
       if (in.engine) in.engine->require_whole();

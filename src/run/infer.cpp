@@ -46,6 +46,7 @@ int run_infer(const InferOptions& o) {
   EngineOptions limits = o.engine;
   if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0)
     limits.spec.max_sequences = o.max_batch_size.value_or(1);
+  if (o.speech.alone) return infer_speech(o, result_path);
   if (!gives_words(o.model)) return infer_numbers(o, result_path);
   AnswerRanks ranks(o.mesh, o.model.device);
   return ranks.world().guard([&] {

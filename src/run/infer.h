@@ -16,6 +16,7 @@ namespace apus {
 // Copies of the model share out the rows.
 int infer_rows(const InferOptions& options, Inference& inference, const std::string& result_path, AnswerRanks& ranks);
 int infer_numbers(const InferOptions& options, const std::string& result_path);  // of a model that gives no words
+int infer_speech(const InferOptions& options, const std::string& result_path);   // of one that only speaks
 int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path);
 
 Sampling infer_sampling(const InferOptions& options, const Inference& inference);

@@ -32,7 +32,7 @@ std::string as_command(const std::string& line) {
 class ChatRun {
  public:
   ChatRun(const InferOptions& o, Inference& in, const std::string& result_path)
-      : o_(o), in_(in), sampling_(infer_sampling(o, in)), sounds_(o, in) {
+      : o_(o), in_(in), sampling_(infer_sampling(o, in)), sounds_(o, &in) {
     if (!result_path.empty()) results_ = std::make_unique<LineWriter>(result_path, LineWriter::Mode::Append);
   }
   int run();

@@ -29,7 +29,7 @@ class RowRun {
         copies_(copies),
         book_(rows),
         sampling_(infer_sampling(o, in)),
-        sounds_(o, in),
+        sounds_(o, &in),
         shows_(o.answers.stream.value_or(false)) {}
   int run();
 

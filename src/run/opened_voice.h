@@ -13,5 +13,7 @@ namespace apus {
 // Reads the checkpoint's talker and vocoder. Fault::Model where it has none; Fault::Usage where the model that answers
 // lies on several ranks or devices. `in` must outlive it.
 std::unique_ptr<TextVoice> open_voice(const ModelOptions& model, const RankOptions& mesh, Inference& in);
+// Of a checkpoint that only speaks.
+std::unique_ptr<TextVoice> open_lone_voice(const ModelOptions& model);
 
 }  // namespace apus

@@ -17,6 +17,7 @@
 #include "serve/metrics.h"
 #include "serve/response_store.h"
 #include "serve/service.h"
+#include "serve/speech_request.h"
 #include "serve/traces.h"
 #include "serve/workers.h"
 
@@ -87,7 +88,9 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void start(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
   WholeSink speaking(const Exchange& e, const ChatCall& call, Service::Prepared& prepared, WholeSink sink);
-  TextVoice& voice(const char* param, const std::string& name) const;  // ApiError where there is none
+  // ApiError where there is none.
+  TextVoice& voice(const char* param, const std::string& name, const std::string& language) const;
+  SpokenText as_answer(const SpeechCall& call) const;
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const Exchange& e, const char* what) const;
   void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log

@@ -27,35 +27,43 @@ std::string sound_bytes(const std::vector<float>& samples, bool bare) {
   return bare ? pcm_bytes(samples) : wav_bytes(samples, kSpeechRate);
 }
 
-VoiceWish wish_of(const std::string& voice, const ServiceSpec& service, uint64_t seed) {
-  VoiceWish wish;
-  wish.voice = voice.empty() ? service.speaker : voice, wish.seed(seed);
+VoiceWish wish_of(const std::string& voice, const std::string& language, const ServiceSpec& service, uint64_t seed) {
+  VoiceWish wish = service.voice->usual();
+  wish.voice = voice.empty() ? service.speaker : voice;
+  wish.language = language.empty() ? service.language : language;
+  wish.seed(seed);
   return wish;
 }
 }  // namespace
 
-TextVoice& Api::voice(const char* param, const std::string& name) const {
+TextVoice& Api::voice(const char* param, const std::string& name, const std::string& language) const {
   TextVoice* const voice = service_.spec().voice;
   if (!voice)
     refuse(param,
            "this model answers in text; one that speaks (Qwen3-Omni) does so when it is served with "
            "--enable_audio_output true");
   try {
-    voice->check_voice(name);
+    voice->check(name, language);
   } catch (const Error& error) {
     refuse(param, error.what());
   }
   return *voice;
 }
 
-void Api::speech(const Exchange& e) {
-  const SpeechCall call = read_speech_request(e.body());
-  TextVoice& voice = this->voice("voice", call.voice);
+// The text as if a model had answered so.
+SpokenText Api::as_answer(const SpeechCall& call) const {
   Json chat = {{"messages", {{{"role", "user"}, {"content", call.instructions}}}}};
   if (!call.model.empty()) chat["model"] = call.model;
-  SpokenText text{.prompt = service_.chat_ids(read_chat_request(chat, {})),
-                  .answer = service_.encode(call.text, /*add_special=*/false, "input")};
-  const VoiceWish wish = wish_of(call.voice, service_.spec(), call.seed.value_or(service_.spec().seed));
+  return {.prompt = service_.chat_ids(read_chat_request(chat, {})),
+          .answer = service_.encode(call.text, /*add_special=*/false, "input")};
+}
+
+void Api::speech(const Exchange& e) {
+  const SpeechCall call = read_speech_request(e.body());
+  TextVoice& voice = this->voice("voice", call.voice, call.language);
+  service_.check_model(call.model);
+  SpokenText text = voice.alone() ? voice.text_of(call.text, call.instructions) : as_answer(call);
+  const VoiceWish wish = wish_of(call.voice, call.language, service_.spec(), call.seed.value_or(service_.spec().seed));
   voices_->post(
       [self = shared_from_this(), e, &voice, text = std::move(text), wish, bare = call.bare, gone = gone_of(*e.reply)] {
         try {
@@ -69,10 +77,10 @@ void Api::speech(const Exchange& e) {
 
 // `sink` gets the answer with the sound of it.
 WholeSink Api::speaking(const Exchange& e, const ChatCall& call, Service::Prepared& prepared, WholeSink sink) {
-  TextVoice& voice = this->voice("audio.voice", call.spoken->voice);
+  TextVoice& voice = this->voice("audio.voice", call.spoken->voice, "");
   const EngineRequest& request = prepared.stream.requests.at(0);
   const SpokenText asked{.prompt = request.prompt, .answer = {}, .media = request.media};
-  const VoiceWish wish = wish_of(call.spoken->voice, service_.spec(), request.sampling.seed);
+  const VoiceWish wish = wish_of(call.spoken->voice, "", service_.spec(), request.sampling.seed);
   prepared.form.token_ids = true;
   const auto speak = [&voice, wish, bare = call.spoken->bare, ids = call.token_ids](
                          Json answer, SpokenText text, const std::function<bool()>& stopped) {

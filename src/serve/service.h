@@ -41,9 +41,9 @@ struct ServiceSpec {
   std::vector<std::string> aliases;  // other names of the model itself, such as its folder
   std::string usual;                 // the adapter of requests that name no model; empty: the model itself
   TextEngine* engine = nullptr;
-  RolloutDoor* door = nullptr;  // through which a trainer brings weights; null: none does
-  TextVoice* voice = nullptr;   // null: answers are not spoken
-  std::string speaker;          // of requests that name none
+  RolloutDoor* door = nullptr;    // through which a trainer brings weights; null: none does
+  TextVoice* voice = nullptr;     // null: answers are not spoken
+  std::string speaker, language;  // of requests that name none
   const Chat* chat = nullptr;
   std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   MediaRules media_rules;

@@ -12,6 +12,7 @@ SpeechCall read_speech_request(const Json& body, Json* schema) {
   call.text = f.needed_text("input");
   if (call.text.empty() && !schema) refuse("input", "'input' is empty: there is nothing to speak");
   call.model = f.text("model").value_or(""), call.voice = f.text("voice").value_or("");
+  call.language = f.text("language").value_or("");
   call.instructions = f.text("instructions").value_or("");
   call.bare = f.choice("response_format", {"wav", "pcm"}).value_or("wav") == "pcm";
   f.choice("stream_format", {"audio"});

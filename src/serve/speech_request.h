@@ -10,8 +10,8 @@
 namespace apus {
 
 struct SpeechCall {
-  std::string text, model, voice, instructions;  // empty: not said
-  bool bare = false;                             // the samples alone, without a file's head
+  std::string text, model, voice, language, instructions;  // empty: not said
+  bool bare = false;                                       // the samples alone, without a file's head
   std::optional<uint64_t> seed;
 };
 

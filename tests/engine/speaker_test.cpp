@@ -2,7 +2,7 @@
 // What a model says aloud, held against transformers' own: tests/peers/make_speech_numbers.py.
 #include "engine/speaker.h"
 
-#include <ATen/ops/allclose.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ struct Golden {
   std::unique_ptr<Model> model;
 };
 
-VoiceWish likeliest(const std::string& voice, int64_t frames) {
-  VoiceWish wish;
+VoiceWish likeliest(const Speaker& speaker, const std::string& voice, int64_t frames) {
+  VoiceWish wish = speaker.usual();
   wish.voice = voice, wish.most_frames = frames;
   wish.first.temperature = wish.rest.temperature = 0;
   return wish;
@@ -59,10 +59,10 @@ TEST(Speaker, SaysTheSameCodesAsTransformers) {
     const at::Tensor codes = g.tensors->tensor(str(i, ".codes"));
     const SpokenText text = g.text(chat, i);
     const TalkerPrompt prompt = speaker.prompt(*g.model, text, chat["voice"]);
-    const at::Tensor said = speaker.frames(prompt, likeliest(chat["voice"], codes.size(0)));
+    const at::Tensor said = speaker.frames(prompt, likeliest(speaker, chat["voice"], codes.size(0)));
     EXPECT_TRUE(said.equal(codes)) << "chat " << i << ":\n" << said << "\nexpected\n" << codes;
-    EXPECT_FALSE(
-        speaker.frames(speaker.prompt(*g.model, text, "chelsie"), likeliest("chelsie", codes.size(0))).equal(codes))
+    EXPECT_FALSE(speaker.frames(speaker.prompt(*g.model, text, "chelsie"), likeliest(speaker, "chelsie", codes.size(0)))
+                     .equal(codes))
         << "another voice says the same";
   }
 }
@@ -89,9 +89,9 @@ TEST(Speaker, SaysNothingOfAnEmptyAnswerAndStopsWhenTold) {
   SpokenText text = g.text(g.golden["chats"][0], 0);
   int64_t asked = 0;
   const TalkerPrompt prompt = speaker.prompt(*g.model, text, "");
-  EXPECT_EQ(speaker.frames(prompt, likeliest("", 50), [&] { return ++asked > 3; }).size(0), 3);
+  EXPECT_EQ(speaker.frames(prompt, likeliest(speaker, "", 50), [&] { return ++asked > 3; }).size(0), 3);
   text.answer.clear();
-  const at::Tensor none = speaker.frames(speaker.prompt(*g.model, text, ""), likeliest("", 5));
+  const at::Tensor none = speaker.frames(speaker.prompt(*g.model, text, ""), likeliest(speaker, "", 5));
   EXPECT_EQ(none.size(0), 0);
   EXPECT_TRUE(speaker.sound(none).empty());
   test::expect_says(test::refusal(Fault::Usage, [&] { speaker.prompt(*g.model, text, "nobody"); }),
@@ -103,12 +103,42 @@ TEST(Speaker, DrawsTheSameWithTheSameSeed) {
   const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));
   const TalkerPrompt prompt = speaker.prompt(*g.model, g.text(g.golden["chats"][0], 0), "");
   const auto with = [&](uint64_t seed) {
-    VoiceWish wish;
+    VoiceWish wish = speaker.usual();
     wish.most_frames = 8, wish.seed(seed);
     return speaker.frames(prompt, wish);
   };
   EXPECT_TRUE(with(1).equal(with(1)));
   EXPECT_FALSE(with(1).equal(with(2)));
+}
+
+// Qwen3-TTS, held against its authors' own program: tests/peers/make_tts_numbers.py.
+TEST(LoneSpeaker, SaysAndSoundsAsItsAuthorsProgram) {
+  const auto own = test::source_dir() / "tests/data/speech/qwen3_tts";
+  const SpeakingParts speech = load_speech(own / "checkpoint", at::kFloat, at::kCPU);
+  const Speaker speaker(*speech.talker, *speech.vocoder, at::TensorOptions().dtype(at::kFloat));
+  const Json cases = Json::parse(read_file(own / "golden.json", 1 << 20))["cases"];
+  const auto tensors = SafetensorsFile::open(own / "golden.safetensors");
+  constexpr int32_t turn = 381, user = 380, assistant = 379, line = 378, end = 377;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SpokenText text{.prompt = {}, .answer = {turn, assistant, line}};
+    for (const Json& id : cases[i]["text"]) text.answer.push_back(id);
+    text.answer.insert(text.answer.end(), {end, line, turn, assistant, line});
+    if (const Json& how = cases[i]["instruct"]; !how.is_null()) {
+      text.prompt = {turn, user, line};
+      for (const Json& id : how) text.prompt.push_back(id);
+      text.prompt.insert(text.prompt.end(), {end, line});
+    }
+    const at::Tensor codes = tensors->tensor(str(i, ".codes")), sound = tensors->tensor(str(i, ".sound"));
+    VoiceWish wish = likeliest(speaker, cases[i]["voice"], codes.size(0));
+    wish.language = cases[i]["language"];
+    const at::Tensor said = speaker.frames(speaker.prompt(text, wish), wish);
+    EXPECT_TRUE(said.equal(codes)) << "case " << i << ":\n" << said << "\nexpected\n" << codes;
+    const at::Tensor heard = at::tensor(speaker.sound(codes));
+    ASSERT_EQ(heard.sizes(), sound.sizes());
+    EXPECT_LT((heard - sound).abs().max().item<double>(), 2e-4) << "case " << i;
+  }
+  SpokenText nothing{.prompt = {}, .answer = {turn, assistant, line, end, line, turn, assistant, line}};
+  test::expect_says(test::refusal(Fault::Data, [&] { speaker.prompt(nothing, {}); }), "nothing to speak");
 }
 
 }  // namespace

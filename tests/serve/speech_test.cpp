@@ -38,7 +38,9 @@ TEST(Speech, RequestsSayWhatIsPossible) {
 class Tongue final : public TextVoice {
  public:
   std::vector<std::string> voices() const override { return {"ethan"}; }
-  void check_voice(const std::string& voice) const override {
+  VoiceWish usual() const override { return {}; }
+  void check(const std::string& voice, const std::string& language) const override {
+    require(language.empty() || language == "english", Fault::Usage, "no such language");
     require(voice.empty() || voice == "ethan", Fault::Usage, "there is no voice '", voice, "'; this model has ethan");
   }
   std::vector<float> speak(const SpokenText& text, const VoiceWish& wish, const std::function<bool()>&) override {
@@ -103,6 +105,7 @@ TEST(Speech, WhatCannotBeIsRefused) {
   };
   const std::string chat = R"({"messages": [{"role": "user", "content": "Hi"}], "modalities": ["text", "audio"])";
   refused(*api, "/v1/audio/speech", R"({"input": "x", "voice": "alloy"})", "voice");
+  refused(*api, "/v1/audio/speech", R"({"input": "x", "language": "klingon"})", "voice");
   refused(*api, "/v1/chat/completions", chat + R"(, "audio": {"voice": "alloy"}})", "audio.voice");
   refused(*api, "/v1/chat/completions", chat + R"(, "stream": true})", "stream");
   refused(*api, "/v1/chat/completions", chat + R"(, "n": 2})", "n");

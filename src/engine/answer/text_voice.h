@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/answer/text_engine.h"
 
 namespace apus {
@@ -17,12 +18,11 @@ struct SpokenText {
 };
 
 struct VoiceWish {
-  std::string voice = "";  // empty: the first in the alphabet
-  // How the first code of a frame is drawn, and the others: as the checkpoints' own program draws them.
-  Sampling first = usual_first(), rest = usual_rest();
+  std::string voice = "";     // empty: the first in the alphabet
+  std::string language = "";  // empty: that of the text, as the voice understands it
+  // How the first code of a frame is drawn, and the others.
+  Sampling first = {}, rest = {};
   int64_t most_frames = 4096;
-  static Sampling usual_first() { return {.temperature = 0.9, .top_k = 50, .repetition_penalty = 1.05}; }
-  static Sampling usual_rest() { return {.top_p = 0.8, .top_k = 50}; }
   void seed(uint64_t from) { first.seed = from, rest.seed = from + 1; }
 };
 
@@ -30,11 +30,20 @@ class TextVoice {
  public:
   virtual ~TextVoice() = default;
   virtual std::vector<std::string> voices() const = 0;
-  // Fault::Usage where there is no such voice, naming those that there are.
-  virtual void check_voice(const std::string& voice) const = 0;
+  // How its codes are usually drawn.
+  virtual VoiceWish usual() const = 0;
+  // Fault::Usage where there is no such voice or language, naming those that there are.
+  virtual void check(const std::string& voice, const std::string& language) const = 0;
+  // Of a voice that no model answers for: what speak() takes. Fault::Usage of any other.
+  virtual bool alone() const { return false; }
+  virtual SpokenText text_of(const std::string& text, const std::string& instructions) const;
   // Samples at kSpeechRate in [-1, 1]; waits for them. Ends early when `stopped` says so. Thread-safe.
   virtual std::vector<float> speak(const SpokenText& text, const VoiceWish& wish,
                                    const std::function<bool()>& stopped) = 0;
 };
+
+inline SpokenText TextVoice::text_of(const std::string&, const std::string&) const {
+  fail(Fault::Bug, "this voice speaks answers, not texts");
+}
 
 }  // namespace apus

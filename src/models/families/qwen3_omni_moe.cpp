@@ -55,8 +55,8 @@ const RegisterFamily qwen3_omni_moe("qwen3_omni_moe", {.title = "Qwen3-Omni",
                                                        .architecture = "Qwen3OmniMoeForConditionalGeneration",
                                                        .read = read,
                                                        .says = says(),
-                                                       .presets = presets,
-                                                       .speech = read_qwen3_speech});
+                                                       .presets = presets});
+const RegisterSpeech speech("qwen3_omni_moe", read_qwen3_speech);
 }  // namespace
 
 }  // namespace apus::families::qwen3_omni_moe

@@ -21,20 +21,13 @@ const Family& family_of(const Json& config) {
           "config.json: 'model_type' is missing; known: ", join(known_models()));
   const auto name = type->get<std::string>();
   const Family* family = Registry<Family>::of().find(name);
+  require(family || !only_speaks(config), Fault::Model, "config.json: ", name,
+          " speaks and gives no words: `apus infer --audio_dir DIR` and `apus deploy` speak with it");
   const auto near = nearest(name, known_models());
   require(family, Fault::Model, "config.json: model_type '", name, "' is not known",
           near.empty() ? "" : "; nearest: " + join(near), "; `apus init --help all` lists the ", known_models().size(),
           " that are");
   return *family;
-}
-
-void check_widths(const DecoderSpec& spec) {
-  for (const FeedForwardSpec& each : spec.feed_forward) {
-    const auto* dense = std::get_if<DenseSpec>(&each);
-    const auto* mixture = std::get_if<MixtureSpec>(&each);
-    require(!dense || dense->ffn > 0, Fault::Model, "config.json: intermediate_size must be above 0");
-    require(!mixture || mixture->ffn > 0, Fault::Model, "config.json: the width of an expert must be above 0");
-  }
 }
 
 int64_t labels_of(const Config& config) {
@@ -78,6 +71,15 @@ std::string gguf_of(const Family& family) {
   return family.gguf.architecture.empty() ? "no" : family.gguf.architecture;
 }
 }  // namespace
+
+void check_widths(const DecoderSpec& spec) {
+  for (const FeedForwardSpec& each : spec.feed_forward) {
+    const auto* dense = std::get_if<DenseSpec>(&each);
+    const auto* mixture = std::get_if<MixtureSpec>(&each);
+    require(!dense || dense->ffn > 0, Fault::Model, "config.json: intermediate_size must be above 0");
+    require(!mixture || mixture->ffn > 0, Fault::Model, "config.json: the width of an expert must be above 0");
+  }
+}
 
 RegisterFamily::RegisterFamily(const char* model_type, Family family) {
   register_gguf(model_type, family.architecture, family.gguf);
@@ -126,13 +128,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
   return spec;
 }
 
-std::shared_ptr<const SpeechSpec> describe_speech(const Json& config) {
-  const Family& family = family_of(config);
-  const auto speech = family.speech ? family.speech(Config(config)) : nullptr;
-  if (speech)
-    for (const DecoderSpec* each : {&speech->talker, &speech->finisher, &speech->vocoder.layers}) check_widths(*each);
-  return speech;
-}
+bool is_known_model(const std::string& model_type) { return Registry<Family>::of().find(model_type) != nullptr; }
 
 bool is_encoder(const Json& config) {
   const std::string type = config.is_object() ? Config(config).text("model_type", "") : "";

@@ -9,7 +9,6 @@
 // Everything else is made from this: the modules (models/decoder), the plan (plan/model_facts), presets and tables.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,8 +17,6 @@
 #include "models/spec/decoder_spec.h"
 
 namespace apus {
-
-struct SpeechSpec;  // models/spec/speech_spec.h
 
 // The shape of a well-known model, which `apus init` and `apus plan` know by name.
 struct Preset {
@@ -48,8 +45,6 @@ struct Family {
   // How it stands in GGUF files; and, of one that sees, its tower.
   GgufForm gguf = {};
   GgufTower gguf_tower = {};
-  // How it speaks; null, or gives null: it does not.
-  std::shared_ptr<const SpeechSpec> (*speech)(const Config& config) = nullptr;
 };
 
 struct RegisterFamily {
@@ -64,6 +59,10 @@ std::vector<std::string> known_models();
 // outputs as the file names labels (num_labels, id2label), otherwise one.
 DecoderSpec describe_model(const Json& config, Head head = Head::Vocab);
 
+// Fault::Model where a width is 0.
+void check_widths(const DecoderSpec& spec);
+
+bool is_known_model(const std::string& model_type);
 // Whether the family reads texts as a whole and gives no words; false where it is not known.
 bool is_encoder(const Json& config);
 // The module of a head of numbers: score, or an encoder's own.

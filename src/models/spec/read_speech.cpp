@@ -1,33 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cctype>
-#include <numeric>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/speech_spec.h"
 
 namespace apus {
-
-int64_t VocoderSpec::samples_per_frame() const {
-  const auto times = [](int64_t a, int64_t b) { return a * b; };
-  return std::accumulate(stretches.begin(), stretches.end(),
-                         std::accumulate(rates.begin(), rates.end(), int64_t{1}, times), times);
-}
-
-int64_t voice_word(const SpeechSpec& spec, const std::string& voice) {
-  require(!spec.voices.empty(), Fault::Model, "config.json names no voices (talker_config.speaker_id)");
-  if (voice.empty()) return spec.voices.begin()->second;
-  std::string lower = voice;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto found = spec.voices.find(lower);
-  std::vector<std::string> names;
-  for (const auto& [name, word] : spec.voices) names.push_back(name);
-  require(found != spec.voices.end(), Fault::Usage, "there is no voice '", voice, "'; this model has ", join(names));
-  return found->second;
-}
 
 namespace {
 using Kind = TowerPart::Kind;
@@ -167,13 +146,77 @@ VocoderSpec read_qwen3_vocoder(const Config& c) {
   return v;
 }
 
-void read_voices(const Json* voices, SpeechSpec& spec) {
-  if (!voices || !voices->is_object()) return;
-  for (const auto& [name, word] : voices->items()) {
-    require(word.is_number_integer() && word >= 0 && word < spec.talker.shape.vocab, Fault::Model,
-            "config.json: the voice '", name, "' is no word of the talker's ", spec.talker.shape.vocab);
-    spec.voices[name] = word.get<int64_t>();
+// Words of the talker, by name; absent: none.
+std::map<std::string, int64_t> named_words(const Json* words, const SpeechSpec& spec) {
+  std::map<std::string, int64_t> out;
+  if (!words || !words->is_object()) return out;
+  for (const auto& [name, word] : words->items()) {
+    require(word.is_number_integer() && word >= 0 && word < spec.talker.shape.vocab, Fault::Model, "config.json: '",
+            name, "' is no word of the talker's ", spec.talker.shape.vocab);
+    out[name] = word.get<int64_t>();
   }
+  return out;
+}
+
+void read_marks(const Config& whole, const Config& talker, SpeechSpec& spec) {
+  spec.text = {whole.integer("tts_bos_token_id", 151672), whole.integer("tts_eos_token_id", 151673),
+               whole.integer("tts_pad_token_id", 151671)};
+  spec.code = {.begin = talker.integer("codec_bos_id", 4197),
+               .end = talker.integer("codec_eos_token_id", 4198),
+               .none = talker.integer("codec_pad_id", 4196),
+               .no_thought = talker.integer("codec_nothink_id", 4203),
+               .thought_begin = talker.integer("codec_think_bos_id", 4204),
+               .thought_end = talker.integer("codec_think_eos_id", 4205),
+               .thought = talker.integer("codec_think_id", 4202)};
+}
+
+// A dialect's name, or false.
+std::map<std::string, std::string> read_dialects(const Json* of_voices, const SpeechSpec& spec) {
+  std::map<std::string, std::string> out;
+  if (!of_voices || !of_voices->is_object()) return out;
+  for (const auto& [voice, dialect] : of_voices->items()) {
+    if (!dialect.is_string()) continue;
+    require(spec.languages.count(dialect.get<std::string>()), Fault::Model, "config.json: the dialect of the voice '",
+            voice, "' is no language of codec_language_id");
+    out[voice] = dialect.get<std::string>();
+  }
+  return out;
+}
+
+DecoderSpec read_lone_talker(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 2, .ffn = 2048});
+  spec.attention.qk_norm = QkNorm::Head;
+  spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
+  for (RopeSpec& rope : spec.ropes) rope.interleaved_sections = true;
+  spec.backbone = "talker.model", spec.embed_name = "codec_embedding", spec.head_name = "talker.codec_head";
+  return spec;
+}
+
+void add_residual_books(VocoderSpec& v, int64_t width, int64_t wide) {
+  for (int64_t i = 0; i < v.books; ++i) {
+    const std::string book = i == 0 ? str(v.name, ".quantizer.rvq_first.vq.layers.0._codebook.")
+                                    : str(v.name, ".quantizer.rvq_rest.vq.layers.", i - 1, "._codebook.");
+    v.parts.push_back({Kind::Bare, book + "embedding_sum", {v.words, width}});
+    v.parts.push_back({Kind::Bare, book + "cluster_usage", {v.words}});
+  }
+  for (const char* kind : {"first", "rest"})
+    v.parts.push_back({Kind::Table, str(v.name, ".quantizer.rvq_", kind, ".output_proj"), {wide, width, 1}});
+}
+
+VocoderSpec read_12hz_vocoder(const Config& c) {
+  VocoderSpec v{
+      .name = "decoder", .layers = read_vocoder_layers(c, "decoder"), .residual = true, .cuts_beginning = false};
+  v.words = c.integer("codebook_size", 2048), v.books = c.integer("num_quantizers", 16);
+  read_rates(c, v);
+  const int64_t wide = c.integer("codebook_dim", 512), latent = c.integer("latent_dim", 1024),
+                hidden = v.layers.shape.hidden;
+  add_residual_books(v, wide / 2, wide);
+  v.parts.push_back({Kind::Table, "decoder.pre_conv.conv", {latent, wide, 3}, /*bias=*/true});
+  v.parts.push_back({Kind::Linear, "decoder.pre_transformer.input_proj", {hidden, latent}, /*bias=*/true});
+  v.parts.push_back({Kind::Linear, "decoder.pre_transformer.output_proj", {latent, hidden}, /*bias=*/true});
+  add_layer_scales(v);
+  add_sound_parts(v, c, latent);
+  return v;
 }
 
 void check_marks(const SpeechSpec& spec) {
@@ -193,18 +236,43 @@ std::shared_ptr<const SpeechSpec> read_qwen3_speech(const Config& whole) {
   spec->talker = read_talker(c), spec->finisher = read_finisher(finisher);
   spec->codes = c.integer("num_code_groups", 32);
   spec->text_width = c.integer("thinker_hidden_size", 2048), spec->sees_layer = c.integer("accept_hidden_layer", 18);
-  spec->text = {whole.integer("tts_bos_token_id", 151672), whole.integer("tts_eos_token_id", 151673),
-                whole.integer("tts_pad_token_id", 151671)};
-  spec->code = {c.integer("codec_bos_id", 4197),       c.integer("codec_eos_token_id", 4198),
-                c.integer("codec_pad_id", 4196),       c.integer("codec_nothink_id", 4203),
-                c.integer("codec_think_bos_id", 4204), c.integer("codec_think_eos_id", 4205)};
+  read_marks(whole, c, *spec);
   spec->turn = whole.integer("im_start_token_id", 151644);
   spec->user = whole.integer("user_token_id", 872), spec->assistant = whole.integer("assistant_token_id", 77091);
-  read_voices(c.find("speaker_id"), *spec);
+  spec->voices = named_words(c.find("speaker_id"), *spec);
   const int64_t between = part_of(c, "text_config").integer("intermediate_size", 2048);
   for (const char* name : {"talker.text_projection", "talker.hidden_projection"}) add_projection(*spec, name, between);
   add_finisher_parts(*spec, finisher.integer("vocab_size", 2048));
   spec->vocoder = read_qwen3_vocoder(part_of(whole, "code2wav_config"));
+  check_marks(*spec);
+  return spec;
+}
+
+std::shared_ptr<const SpeechSpec> read_qwen3_tts(const Config& whole) {
+  const Config c = part_of(whole, "talker_config"), finisher = part_of(c, "code_predictor_config");
+  const std::string kind = whole.text("tokenizer_type", "qwen3_tts_tokenizer_12hz");
+  require(kind == "qwen3_tts_tokenizer_12hz", Fault::Model, "config.json: sound is told by ", kind,
+          ", and only qwen3_tts_tokenizer_12hz is known");
+  require(
+      whole.text("tts_model_type", "") != "base", Fault::Model,
+      "config.json: this is a model that clones voices (tts_model_type base), which is not done here; take one with "
+      "voices of its own (CustomVoice) or one that designs them (VoiceDesign)");
+  auto spec = std::make_shared<SpeechSpec>();
+  spec->alone = true;
+  spec->talker = read_lone_talker(c), spec->finisher = read_finisher(finisher);
+  spec->codes = c.integer("num_code_groups", 32), spec->text_width = c.integer("text_hidden_size", 2048);
+  spec->rest_temperature = 0.9, spec->rest_top_p = 1, spec->least_codes = 2;
+  read_marks(whole, c, *spec);
+  spec->voices = named_words(c.find("spk_id"), *spec),
+  spec->languages = named_words(c.find("codec_language_id"), *spec);
+  spec->dialects = read_dialects(c.find("spk_is_dialect"), *spec);
+  spec->parts.push_back({Kind::Table, "talker.model.text_embedding", {c.integer("text_vocab_size"), spec->text_width}});
+  add_projection(*spec, "talker.text_projection", spec->text_width);
+  add_finisher_parts(*spec, finisher.integer("vocab_size", 2048));
+  const int64_t from = spec->talker.shape.hidden, to = spec->finisher.shape.hidden;
+  if (from != to)
+    spec->parts.push_back({Kind::Linear, "talker.code_predictor.small_to_mtp_projection", {to, from}, /*bias=*/true});
+  spec->vocoder = read_12hz_vocoder(part_of(part_of(whole, kVocoderFolder), "decoder_config"));
   check_marks(*spec);
   return spec;
 }

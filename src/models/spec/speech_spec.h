@@ -25,6 +25,11 @@ struct VocoderSpec {
   int64_t words = 2048, books = 16;
   // By how much time is stretched: by the parts before the decoder of sound, and by each of its blocks.
   std::vector<int64_t> stretches, rates;
+  // A frame's row is the mean of rows of one table; or made of residual codebooks (semantic first, the others summed),
+  // each kind by a matrix, and brought to the layers' width by a convolution and a matrix, and back behind them.
+  bool residual = false;
+  // What stands alone at the beginning of a stretch is cut off, as at its end.
+  bool cuts_beginning = true;
   // Frames that are decoded at once, and those before them that are decoded again for what they leave behind.
   int64_t frames = 300, context = 25;
   int64_t samples_per_frame() const;
@@ -34,6 +39,8 @@ struct VocoderSpec {
 inline constexpr int64_t kSpeechRate = 24000;  // samples a second
 
 struct SpeechSpec {
+  // There is no model that answers: the talker is given the text itself.
+  bool alone = false;
   DecoderSpec talker, finisher;
   // Of each frame.
   int64_t codes = 16;
@@ -46,12 +53,17 @@ struct SpeechSpec {
   } text;
   // Words of the talker.
   struct CodeMarks {
-    int64_t begin = 0, end = 0, none = 0, no_thought = 0, thought_begin = 0, thought_end = 0;
+    int64_t begin = 0, end = 0, none = 0, no_thought = 0, thought_begin = 0, thought_end = 0, thought = 0;
   } code;
   // What a turn of a chat begins with, and the words of who speaks behind it.
   int64_t turn = 0, user = 0, assistant = 0;
   // Words of the talker, by name.
-  std::map<std::string, int64_t> voices;
+  std::map<std::string, int64_t> voices, languages;
+  // Voices that speak a dialect where Chinese or no language is asked for.
+  std::map<std::string, std::string> dialects;
+  // How the finisher's codes are drawn.
+  double rest_temperature = 1, rest_top_p = 0.8;
+  int64_t least_codes = 0;
   std::string name = "talker";
   std::vector<TowerPart> parts;
   VocoderSpec vocoder;
@@ -60,10 +72,22 @@ struct SpeechSpec {
 // The talker's word of a voice, whose name may be in capitals; "": of the first. Fault::Usage naming those there are.
 int64_t voice_word(const SpeechSpec& spec, const std::string& voice);
 
-// Of Qwen3-Omni, by the whole config.json; null where it has no talker.
-std::shared_ptr<const SpeechSpec> read_qwen3_speech(const Config& config);
+// The talker's word of a language; -1: of none in particular ("" or auto). A voice that speaks a dialect does so where
+// Chinese or none is asked for. Fault::Usage naming those there are.
+int64_t language_word(const SpeechSpec& spec, const std::string& language, const std::string& voice);
 
-// By the family that config.json names; null: it does not speak.
+// How checkpoints of a model_type speak; gives null where config.json says that this one does not.
+struct RegisterSpeech {
+  RegisterSpeech(const char* model_type, std::shared_ptr<const SpeechSpec> (*read)(const Config& config));
+};
+// Of Qwen3-Omni, by the whole config.json; and of Qwen3-TTS, with the config.json of its vocoder under kVocoderFolder.
+std::shared_ptr<const SpeechSpec> read_qwen3_speech(const Config& config);
+std::shared_ptr<const SpeechSpec> read_qwen3_tts(const Config& config);
+inline constexpr const char* kVocoderFolder = "speech_tokenizer";
+
+// By model_type; null: it does not speak.
 std::shared_ptr<const SpeechSpec> describe_speech(const Json& config);
+// Whether such a model gives no words, only speech. (Not whether this one can be read.)
+bool only_speaks(const Json& config);
 
 }  // namespace apus

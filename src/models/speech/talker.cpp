@@ -26,6 +26,11 @@ at::Tensor Talker::rest_logits(int64_t i, const at::Tensor& hidden_TD) const {
   return parts_.linear(str("talker.code_predictor.lm_head.", i - 1)).wide(hidden_TD, Step());
 }
 
+at::Tensor Talker::for_rest(const at::Tensor& row_TD) const {
+  if (spec_.talker.shape.hidden == spec_.finisher.shape.hidden) return row_TD;
+  return parts_.linear("talker.code_predictor.small_to_mtp_projection")(row_TD, Step());
+}
+
 namespace {
 // The tokens of turns in which the user speaks, in their order.
 std::vector<int64_t> users_tokens(const SpeechSpec& spec, const Spoken& what) {
@@ -82,6 +87,35 @@ TalkerPrompt Talker::prompt(const Spoken& what, const at::Tensor& mark_3D, int64
   parts.push_back(at::cat({none.expand({4, none.size(1)}), begin, answer.narrow(0, 3, 1)}, 0) + codes);
   out.row_TD = at::cat(parts, 0);
   out.later_TD = at::cat({answer.narrow(0, 4, answer.size(0) - 4), end}, 0), out.none_D = none;
+  return out;
+}
+
+// All of the text stands before the first frame, above codes that say nothing.
+TalkerPrompt Talker::prompt(const LoneText& what) const {
+  const Table& table = parts_.table("talker.model.text_embedding");
+  const at::Device device = table.weight().device();
+  const auto words = [&](const std::vector<int64_t>& ids) {
+    return projected(ops::embedding(at::tensor(ids, at::kLong).to(device), table.weight()), "talker.text_projection");
+  };
+  const auto codes = [&](const std::vector<int64_t>& ids) {
+    return code_row(0, at::tensor(ids, at::kLong).to(device));
+  };
+  require(what.text.size() > 8, Fault::Data, "there is nothing to speak");
+  const auto& code = spec_.code;
+  std::vector<int64_t> how = {code.no_thought, code.thought_begin, code.thought_end};
+  if (what.language >= 0) how = {code.thought, code.thought_begin, what.language, code.thought_end};
+  if (what.voice >= 0) how.push_back(what.voice);
+  how.push_back(code.none);
+  const std::vector<int64_t> turn(what.text.begin(), what.text.begin() + 3);
+  std::vector<int64_t> above(how.size() - 1, spec_.text.none), text(what.text.begin() + 3, what.text.end() - 5);
+  above.push_back(spec_.text.begin), text.push_back(spec_.text.end);
+  TalkerPrompt out;
+  out.none_D = words({spec_.text.none}), out.later_TD = out.none_D.narrow(0, 0, 0);
+  std::vector<at::Tensor> parts;
+  if (!what.instructions.empty()) parts.push_back(words(what.instructions));
+  parts.insert(parts.end(), {words(turn), words(above) + codes(how), words(text) + codes({code.none}),
+                             out.none_D + codes({code.begin})});
+  out.row_TD = at::cat(parts, 0);
   return out;
 }
 

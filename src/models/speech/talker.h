@@ -20,6 +20,13 @@ struct Spoken {
   at::Tensor seen_TD;
 };
 
+// The same where no model answers: words of instructions, and of a text as an answer in a chat, whose turn begins with
+// three marks and is followed by five.
+struct LoneText {
+  std::vector<int64_t> instructions, text;
+  int64_t language = -1, voice = -1;  // words of the talker; -1: none
+};
+
 // What the talker reads: rows of its own width.
 struct TalkerPrompt {
   at::Tensor row_TD;
@@ -41,9 +48,12 @@ class Talker {
 
   // `words_TD`: the embeddings of SpeechSpec::text's begin, end and none. Empty rows where nothing was answered.
   TalkerPrompt prompt(const Spoken& what, const at::Tensor& mark_3D, int64_t voice) const;
+  TalkerPrompt prompt(const LoneText& what) const;
   // Of code i of a frame.
   at::Tensor code_row(int64_t i, const at::Tensor& id_T) const;
   at::Tensor rest_logits(int64_t i, const at::Tensor& hidden_TD) const;
+  // Rows of the talker's width as the finisher reads them.
+  at::Tensor for_rest(const at::Tensor& row_TD) const;
 
  private:
   at::Tensor projected(const at::Tensor& row_TD, const std::string& name) const;

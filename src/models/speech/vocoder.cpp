@@ -17,7 +17,23 @@ namespace apus {
 
 Vocoder::Vocoder(VocoderSpec spec) : spec_(std::move(spec)), layers_(spec_.layers), parts_(spec_.parts) {}
 
+namespace {
+constexpr double kLeastUse = 1e-5;  // of a word of a codebook
+
+std::string book_name(const VocoderSpec& spec, int64_t book) {
+  return spec.name +
+         (book == 0 ? ".quantizer.rvq_first.vq.layers.0" : str(".quantizer.rvq_rest.vq.layers.", book - 1)) +
+         "._codebook.";
+}
+}  // namespace
+
 void Vocoder::settle() {
+  for (int64_t book = 0; spec_.residual && book < spec_.books; ++book) {
+    const at::Tensor use = parts_.bare(book_name(spec_, book) + "cluster_usage").data.clamp_min(kLeastUse).unsqueeze(1);
+    parts_.visit([&](const std::string& name, Param& p) {
+      if (name == book_name(spec_, book) + "embedding_sum") p.data = p.data / use;
+    });
+  }
   const std::string scale = "_layer_scale.scale";
   layers_.visit([&](const std::string& name, Param& p) {
     for (const auto& [branch, last] : {std::pair{"self_attn", ".o_proj."}, std::pair{"mlp", ".down_proj."}}) {
@@ -48,8 +64,32 @@ at::Tensor Vocoder::rows_of(const at::Tensor& code_FG) const {
   return row.reshape({code_FG.size(0), spec_.books, -1}).mean(1);
 }
 
+at::Tensor Vocoder::residual_rows(const at::Tensor& code_FG) const {
+  const auto looked_up = [&](int64_t book) {
+    return ops::embedding(code_FG.select(1, book), parts_.bare(book_name(spec_, book) + "embedding_sum").data);
+  };
+  const auto widened = [&](const at::Tensor& row_FD, const char* kind) {
+    const at::Tensor& by = parts_.table(str(spec_.name, ".quantizer.rvq_", kind, ".output_proj")).weight();
+    return ops::linear(row_FD, by.squeeze(2), {});
+  };
+  at::Tensor rest_FD = looked_up(1);
+  for (int64_t book = 2; book < spec_.books; ++book) rest_FD = rest_FD + looked_up(book);
+  const at::Tensor row_FD = widened(looked_up(0), "first") + widened(rest_FD, "rest");
+  return convolved(row_FD.t().unsqueeze(0), spec_.name + ".pre_conv.conv").squeeze(0).t();
+}
+
+// Through the layers of attention -> [1, C, F].
+at::Tensor Vocoder::through_layers(const at::Tensor& code_FG) const {
+  if (!spec_.residual) return hidden_of_rows(layers_, rows_of(code_FG)).t().unsqueeze(0);
+  const auto brought = [&](const char* name, const at::Tensor& row_FD) {
+    return parts_.linear(spec_.layers.backbone + name)(row_FD, Step());
+  };
+  const at::Tensor row_FD = brought(".input_proj", residual_rows(code_FG));
+  return brought(".output_proj", hidden_of_rows(layers_, row_FD)).t().unsqueeze(0);
+}
+
 at::Tensor Vocoder::decoded(const at::Tensor& code_FG) const {
-  at::Tensor x = hidden_of_rows(layers_, rows_of(code_FG)).t().unsqueeze(0);
+  at::Tensor x = through_layers(code_FG);
   for (size_t i = 0; i < spec_.stretches.size(); ++i) {
     const std::string part = str(spec_.name, ".upsample.", i);
     x = mixed(stretched(x, part + ".0.conv", spec_.stretches[i]), part + ".1");
@@ -79,12 +119,13 @@ at::Tensor Vocoder::convolved(const at::Tensor& x_1CT, const std::string& name, 
 }
 
 // Each moment becomes `by` moments, and is heard in the `by` behind them too where the kernel is twice as long; what
-// stands alone at either end is cut off.
+// stands alone at the ends is cut off.
 at::Tensor Vocoder::stretched(const at::Tensor& x_1CT, const std::string& name, int64_t by) const {
   const at::Tensor& kernel = parts_.table(name).weight();
   const int64_t cut = kernel.size(2) - by;
   const at::Tensor y = at::conv_transpose1d(x_1CT, kernel, parts_.bare(name + ".bias").data, by);
-  return y.narrow(2, cut, y.size(2) - 2 * cut);
+  const int64_t before = spec_.cuts_beginning ? cut : 0;
+  return y.narrow(2, before, y.size(2) - cut - before);
 }
 
 // Neighbours within each channel, then the channels of each moment.

@@ -15,7 +15,8 @@ class Vocoder {
   const VocoderSpec& spec() const { return spec_; }
   Decoder& layers() { return layers_; }
   TowerParts& parts() { return parts_; }
-  // Once the weights are in: scales of branches become a part of their last matrices.
+  // Once the weights are in: scales of branches become a part of their last matrices, sums of a codebook's rows their
+  // means.
   void settle();
   // code_FG int64 [frames, books] -> samples [n] f32 in [-1, 1].
   at::Tensor sound(const at::Tensor& code_FG) const;
@@ -23,6 +24,8 @@ class Vocoder {
  private:
   at::Tensor decoded(const at::Tensor& code_FG) const;
   at::Tensor rows_of(const at::Tensor& code_FG) const;
+  at::Tensor residual_rows(const at::Tensor& code_FG) const;
+  at::Tensor through_layers(const at::Tensor& code_FG) const;
   at::Tensor convolved(const at::Tensor& x_1CT, const std::string& name, int64_t dilation = 1,
                        int64_t groups = 1) const;
   at::Tensor stretched(const at::Tensor& x_1CT, const std::string& name, int64_t by) const;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/speech_spec.h"
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/registry.h"
+#include "models/spec/family.h"
+
+namespace apus {
+
+namespace {
+struct SpeechReader {
+  std::shared_ptr<const SpeechSpec> (*read)(const Config& config);
+};
+
+const SpeechReader* reader_of(const Json& config) {
+  return config.is_object() ? Registry<SpeechReader>::of().find(Config(config).text("model_type", "")) : nullptr;
+}
+
+int64_t product(const std::vector<int64_t>& factors) {
+  return std::accumulate(factors.begin(), factors.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::string in_small_letters(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+int64_t word_of(const std::map<std::string, int64_t>& words, const char* kind, const std::string& name) {
+  const auto found = words.find(in_small_letters(name));
+  std::vector<std::string> names;
+  for (const auto& entry : words) names.push_back(entry.first);
+  require(found != words.end(), Fault::Usage, "there is no ", kind, " '", name, "'; this model has ",
+          names.empty() ? "none" : join(names));
+  return found->second;
+}
+}  // namespace
+
+int64_t VocoderSpec::samples_per_frame() const { return product(stretches) * product(rates); }
+
+int64_t voice_word(const SpeechSpec& spec, const std::string& voice) {
+  if (!voice.empty()) return word_of(spec.voices, "voice", voice);
+  require(!spec.voices.empty() || spec.alone, Fault::Model,
+          "config.json names no voices (talker_config.speaker_id): nothing can be spoken");
+  return spec.voices.empty() ? -1 : spec.voices.begin()->second;
+}
+
+int64_t language_word(const SpeechSpec& spec, const std::string& language, const std::string& voice) {
+  const std::string name = in_small_letters(language);
+  const bool open = name.empty() || name == "auto";
+  const std::string speaker = voice.empty() && !spec.voices.empty() ? spec.voices.begin()->first : in_small_letters(voice);
+  const auto dialect = spec.dialects.find(speaker);
+  if ((open || name == "chinese") && dialect != spec.dialects.end()) return spec.languages.at(dialect->second);
+  return open ? -1 : word_of(spec.languages, "language", language);
+}
+
+RegisterSpeech::RegisterSpeech(const char* model_type, std::shared_ptr<const SpeechSpec> (*read)(const Config& config)) {
+  Registry<SpeechReader>::of().add(model_type, {read});
+}
+
+std::shared_ptr<const SpeechSpec> describe_speech(const Json& config) {
+  const SpeechReader* reader = reader_of(config);
+  const auto speech = reader ? reader->read(Config(config)) : nullptr;
+  if (speech)
+    for (const DecoderSpec* each : {&speech->talker, &speech->finisher, &speech->vocoder.layers}) check_widths(*each);
+  return speech;
+}
+
+bool only_speaks(const Json& config) {
+  return reader_of(config) && !is_known_model(Config(config).text("model_type", ""));
+}
+
+}  // namespace apus
