@@ -12,4 +12,7 @@ struct MediaSpan {
   int64_t begin = 0, length = 0;
 };
 
+// What of a prompt's media a forward pass must hold at once: each of those that it has tokens of, or all of them.
+enum class MediaAtOnce { Nothing, Each, All };
+
 }  // namespace apus

@@ -19,6 +19,7 @@ namespace apus {
 Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks)
     : model_(&model),
       vocab_(model.shape().vocab),
+      known_words_(model.known_words()),
       options_(options),
       spec_(with_block_size(spec, model, options.device())),
       hooks_(std::move(hooks)),
@@ -85,8 +86,8 @@ void Engine::check(EngineRequest& request) const {
   // With media there may be words of a tower's own among the tokens.
   const int64_t lowest = request.media.empty() ? 0 : VisionSpec::kLowestMark;
   for (const int32_t t : request.prompt)
-    require(t >= lowest && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ",
-            vocab());
+    require(t >= lowest && t < (request.media.empty() ? vocab() : known_words_), Fault::Usage, "token id ", t,
+            " is outside the model's vocabulary of ", vocab());
   check_media(request.media, length);
   Sampling& s = request.sampling;
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,

@@ -135,7 +135,7 @@ class Engine : public TextEngine {
   void publish_stats();
 
   const Model* model_;  // none after sleep(2)
-  const int64_t vocab_;
+  const int64_t vocab_, known_words_;
   const at::TensorOptions options_;
   const EngineSpec spec_;
   const ModelHooks hooks_;

@@ -120,7 +120,7 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 
 void Engine::one_step() {
   if (!lost_.empty()) return lose(lost_);
-  StepPlan plan = scheduler_->next(model_->reads_media_whole());
+  StepPlan plan = scheduler_->next(model_->media_at_once());
   if (plan.items.empty()) return;
   publish_stats();  // who runs now waits no longer
   ++counted_.steps;

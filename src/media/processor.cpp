@@ -121,8 +121,9 @@ std::shared_ptr<const MediaProcessor> open_media_processor(const fs::path& model
     const Json whole = std::exchange(config, config["thinker_config"]);
     config["model_type"] = whole.value("model_type", "");
   }
-  auto made = make_media_processor(
-      {std::move(config), preprocessor_in(model_dir), tokenizer, options.settings(), options.max_pixels});
+  auto made = make_media_processor({std::move(config), preprocessor_in(model_dir), tokenizer, options.settings(),
+                                    options.max_pixels, file_in(model_dir, "processor_config.json"),
+                                    file_in(model_dir, "video_preprocessor_config.json")});
   require(made || !options.given(), Fault::Usage,
           "--max_pixels, --model_kwargs and --media_cache_mb are for models that see, and this one reads text only");
   return made;

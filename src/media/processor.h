@@ -35,6 +35,8 @@ struct PreparedMedia {
   // It is read as one with the question behind it, each token seeing all others: its tokens reach to where the answer
   // begins. A row has one of such.
   bool with_question = false;
+  // What becomes of it depends on the other media of a text, also on those behind it.
+  bool with_others = false;
   // The tokens of one line feed, of two, and so on, where runs begin and end with some: with those of the text beside
   // them they become one token, as if all had been tokenized together. Null: they stay as they are.
   std::shared_ptr<const std::vector<int32_t>> line_feeds = nullptr;
@@ -114,6 +116,7 @@ struct MediaCheckpoint {
   const Tokenizer* tokenizer = nullptr;  // null: token ids are those of config.json, or 0
   MediaSettings settings;
   std::optional<int64_t> max_pixels;
+  Json processor = {}, video_preprocessor = {};  // of their files; null: there is none
 
   // Of a token by its text. Fault::Model where the tokenizer does not know it, or config.json says another at `key`.
   int32_t token(const std::string& text, const std::string& key) const;

@@ -173,6 +173,45 @@ Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filte
   return out;
 }
 
+namespace {
+// One axis of resized_between: the two neighbours of each place, and the share of the second.
+struct Between {
+  int64_t first = 0, second = 0;
+  float share = 0;
+};
+std::vector<Between> between(int64_t from, int64_t to) {
+  const float scale = static_cast<float>(from) / static_cast<float>(to);
+  std::vector<Between> out;
+  for (int64_t i = 0; i < to; ++i) {
+    const float at = std::max(0.f, scale * (static_cast<float>(i) + 0.5f) - 0.5f);
+    const int64_t first = std::min(static_cast<int64_t>(at), from - 1);
+    out.push_back({first, std::min(first + 1, from - 1), std::clamp(at - static_cast<float>(first), 0.f, 1.f)});
+  }
+  return out;
+}
+}  // namespace
+
+Image resized_between(const Image& image, int64_t width, int64_t height) {
+  if (image.width == width && image.height == height) return image;
+  const std::vector<Between> across = between(image.width, width), down = between(image.height, height);
+  Image out{width, height, {}};
+  out.rgb.reserve(static_cast<size_t>(width * height * 3));
+  for (const Between& y : down)
+    for (const Between& x : across)
+      for (int64_t c = 0; c < 3; ++c) {
+        const auto level = [&](int64_t line, int64_t column) {
+          return static_cast<float>(image.rgb[static_cast<size_t>((line * image.width + column) * 3 + c)]);
+        };
+        // Sums and products round where torch's do.
+        const auto of_line = [&](int64_t line) {
+          return std::fma(1 - x.share, level(line, x.first), x.share * level(line, x.second));
+        };
+        const float value = std::fma(1 - y.share, of_line(y.first), y.share * of_line(y.second));
+        out.rgb.push_back(static_cast<uint8_t>(std::clamp(std::nearbyint(value), 0.f, 255.f)));
+      }
+  return out;
+}
+
 Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height) {
   require(left >= 0 && top >= 0 && left + width <= image.width && top + height <= image.height, Fault::Bug,
           "a part that reaches out of its image");

@@ -20,6 +20,9 @@ Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filte
 // The same without rounding: [height, width, 3], from 0 to 255 (bicubic and Lanczos reach a little beyond).
 std::vector<float> floats_resized(const Image& image, int64_t width, int64_t height, Filter filter);
 
+// As torchvision's bilinear resize without antialias: of the four pixels around each place, rounded once.
+Image resized_between(const Image& image, int64_t width, int64_t height);
+
 Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height);
 // Parts of this size, of which the whole consists, line by line.
 void add_tiles(const Image& whole, int64_t width, int64_t height, std::vector<Image>& out);

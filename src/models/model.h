@@ -37,8 +37,9 @@ class Model : public Module {
   virtual at::Tensor positions(const Inputs& in, const Step& s) const;
   // What the step's media mean for attention. Before begin().
   virtual void look_ahead(const Inputs& /*in*/, Step& /*s*/) const {}
-  // Whether a forward pass must hold the tokens of a medium all at once.
-  virtual bool reads_media_whole() const { return false; }
+  virtual MediaAtOnce media_at_once() const { return MediaAtOnce::Nothing; }
+  // Tokens that texts may hold are below it; those of answers are below shape().vocab.
+  virtual int64_t known_words() const { return shape().vocab; }
   // Makes the rotary tables for the step's positions.
   virtual void begin(Step& s) const = 0;
   virtual at::Tensor embed(const Inputs& in, const Step& s) const = 0;  // -> x_TD

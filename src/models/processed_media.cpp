@@ -40,6 +40,14 @@ constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid
 constexpr const char* kSounds = "input_features";
 // Of pages: their tiles, how many each has, and these in columns and rows.
 constexpr const char *kViews = "pixel_values_local", *kViewCounts = "num_local_patches", *kViewGrids = "patches_grid";
+// Of those that make one row of some patches: which ones, counted over all media of a kind.
+struct Pooled {
+  MediaType type;
+  const char *pixels, *pooling, *grids;
+};
+constexpr Pooled kPooled[] = {{MediaType::Image, "pixel_values", "image_token_pooling", "image_grids"},
+                              {MediaType::Video, "pixel_values_videos", "video_token_pooling", "video_grids"}};
+constexpr const char* kCropCounts = "image_num_crops";
 constexpr const char* kMasks[] = {"feature_attention_mask", "input_features_mask"};  // of older and newer processors
 
 std::string shape_text(const at::Tensor& t) {
@@ -55,6 +63,10 @@ class ProcessedMedia {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
     if (spec_.vision.tile > 0) known = {kOneKind.pixels};
+    if (pools()) {
+      known = {kCropCounts};
+      for (const Pooled& kind : kPooled) known.insert(known.end(), {kind.pixels, kind.pooling, kind.grids});
+    }
     if (spec_.page) known = {kKinds[0].pixels, kViews, kViewCounts, kViewGrids};
     if (has_places()) known = {kKinds[0].pixels, kKinds[1].pixels, kPlaces[0], kPlaces[1], kFrameCounts};
     if (has_shapes()) known = {kKinds[0].pixels, kShapes, kPatchMask};
@@ -71,6 +83,11 @@ class ProcessedMedia {
     std::vector<std::shared_ptr<const MediaContent>> contents;
     if (spec_.page) {
       add_pages(contents);
+      return contents;
+    }
+    if (pools()) {
+      for (const Pooled& kind : kPooled)
+        if (has(kind.pixels)) add_pooled(kind, contents);
       return contents;
     }
     if (spec_.vision.tile > 0) add_tiles(contents);
@@ -97,8 +114,9 @@ class ProcessedMedia {
     if (spec_.vision.words > 0) return {kOneKind};
     return {std::begin(kKinds), std::end(kKinds)};
   }
+  bool pools() const { return spec_.vision.pooler.heads > 0; }
   bool has_places() const { return spec_.vision.patch_by_pixel && spec_.vision.table_form == TableForm::Axes; }
-  bool has_shapes() const { return spec_.vision.patch_by_pixel && !has_places(); }
+  bool has_shapes() const { return spec_.vision.patch_by_pixel && !has_places() && !pools(); }
   const char* mask_name() const { return kMasks[has(kMasks[1])]; }
   bool has(const char* name) const { return file_->entries().count(name) > 0; }
   // [n, columns], or [n] with 0 columns.
@@ -228,6 +246,46 @@ class ProcessedMedia {
       content->shape = own.sizes().vec();
       content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
       put(std::move(content), contents);
+    }
+  }
+  // Squares [squares, patches, numbers of a patch, pixel by pixel], and rows of [rows, patches of a row] of which
+  // each medium has as many as its grid says: two grids of a picture's, or a video's frames and one.
+  void add_pooled(const Pooled& kind, std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    const bool pictures = kind.type == MediaType::Image;
+    for (const char* name : {kind.pooling, kind.grids, pictures ? kCropCounts : kind.grids})
+      require(has(name), Fault::Data, where(), "'", kind.pixels, "' comes without '", name, "'");
+    const VisionSpec& v = spec_.vision;
+    const int64_t square = v.table_side * v.table_side;
+    const at::Tensor pixels = file_->tensor(kind.pixels).to(at::kFloat);
+    const at::Tensor pooling = file_->tensor(kind.pooling).to(at::kLong).contiguous();
+    const at::Tensor grids = tensor(kind.grids, pictures ? 4 : 3, at::kLong);
+    const at::Tensor squares = pictures ? tensor(kCropCounts, 0, at::kLong) : grids.select(1, 0).contiguous();
+    require(pixels.dim() == 3 && pixels.size(1) == square && pixels.size(2) == v.patch_numbers() &&
+                pooling.dim() == 2 && squares.size(0) == grids.size(0) && squares.ge(1).all().item<bool>() &&
+                squares.sum().item<int64_t>() == pixels.size(0),
+            Fault::Data, where(), "'", kind.pixels, "' should have the shape [squares, ", square, ", ",
+            v.patch_numbers(), "] with as many squares as its media have, and '", kind.pooling,
+            "' [rows, patches]; they have ", shape_text(pixels), " and ", shape_text(pooling));
+    const at::Tensor by_colour = pixels.reshape({-1, v.patch, v.patch, v.channels}).permute({0, 3, 1, 2}).contiguous();
+    int64_t first = 0, first_row = 0;
+    for (int64_t i = 0; i < grids.size(0); ++i) {
+      const auto g = [&](int64_t k) { return grids[i][k].item<int64_t>(); };
+      const int64_t rows = pictures ? g(0) * g(1) + g(2) * g(3) : g(0) * g(1) * g(2);
+      const int64_t own = squares[i].item<int64_t>(), patches = own * square, before = first * square;
+      require(rows > 0 && rows <= pooling.size(0) - first_row, Fault::Data, where(), "'", kind.grids, "', row ", i,
+              " asks for ", rows, " rows, and '", kind.pooling, "' has ", pooling.size(0) - first_row, " left");
+      auto content = std::make_shared<MediaContent>();
+      content->type = kind.type, content->shape = {patches, v.patch_numbers()};
+      content->grids.assign(static_cast<size_t>(own), {1, v.table_side, v.table_side});
+      content->grid = content->grids[0];
+      const float* values = by_colour.data_ptr<float>() + before * v.patch_numbers();
+      content->values.assign(values, values + patches * v.patch_numbers());
+      content->pool = pooling.size(1);
+      for (const int64_t n : std::span(pooling.data_ptr<int64_t>() + first_row * content->pool,
+                                       static_cast<size_t>(rows * content->pool)))
+        content->pooled.push_back(n < 0 ? -1 : static_cast<int32_t>(std::clamp<int64_t>(n - before, -2, patches)));
+      put(std::move(content), contents);
+      first += own, first_row += rows;
     }
   }
   // [videos, frames, 3, side, side].
@@ -377,7 +435,8 @@ class ProcessedMedia {
   }
   static std::string digest_of(const MediaContent& c) {
     std::string bytes = str(static_cast<int>(c.type), " ", c.grid[0], " ", c.grid[1], " ", c.grid[2], " ", c.came_as[0],
-                            " ", c.came_as[1], " ", c.seconds_per_grid, "\n");
+                            " ", c.came_as[1], " ", c.seconds_per_grid, " ", c.pool, "\n");
+    bytes.append(reinterpret_cast<const char*>(c.pooled.data()), c.pooled.size() * sizeof(int32_t));
     bytes.append(reinterpret_cast<const char*>(c.values.data()), c.values.size() * sizeof(float));
     return hex_digest(bytes, 16);
   }

@@ -13,7 +13,7 @@
 #include <ATen/ops/index_fill.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -128,7 +128,9 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(chil
     page_.emplace(*seeing().page, parts_);
   else if (seeing().vision.width > 0)
     tower_.emplace(seeing().vision, parts_);
+  if (seeing().vision.pooler.heads > 0) pooler_.emplace(seeing().vision, parts_);
   if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
+  if (const auto& more = seeing().media_words; more.count > 0) media_words_ = &parts_.bare(more.table);
   if (seeing().mosaic && !seeing().vision.newline.empty()) newline_ = &parts_.bare(seeing().vision.newline);
   if (seeing().mosaic && !seeing().vision.separator.empty()) separator_ = &parts_.bare(seeing().vision.separator);
 }
@@ -145,14 +147,16 @@ bool SeeingDecoder::leaves_unread(const std::string& disk_name) const {
 at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
   if (in.media.empty() || seeing().time == TimeRule::Text) return Decoder::positions(in, s);
   const Texts texts(in, s);
-  at::Tensor position = at::empty({3, in.id_T.size(0)}, at::kFloat);
-  const int64_t tokens = in.id_T.size(0);
+  const bool numbered = seeing().time == TimeRule::Numbered;
+  if (numbered && wanted_media(in, s, seeing()).empty()) return Decoder::positions(in, s);
+  const int64_t tokens = in.id_T.size(0), axes = numbered ? 4 : 3;
+  at::Tensor position = at::empty({axes, tokens}, at::kFloat);
   int64_t row = 0;
   for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
     const int64_t begin = begin_of(s, i);
     const bool plain = in.media[i].empty();
     const MediaPositions all = plain ? MediaPositions() : media_positions(texts[i], in.media[i], seeing());
-    for (int64_t axis = 0; axis < 3; ++axis)
+    for (int64_t axis = 0; axis < axes; ++axis)
       for (int64_t n = 0; n < s.length_q[i]; ++n)
         position.data_ptr<float>()[axis * tokens + row + n] =
             plain ? static_cast<float>(begin + n) : all[static_cast<size_t>(axis)][static_cast<size_t>(begin + n)];
@@ -165,14 +169,31 @@ struct AheadRows {
   std::vector<int64_t> row, key, sequence;
   std::vector<int32_t> cu_q = {0}, cu_k = {0};
   int64_t max_q = 0, max_k = 0;
-  // Tokens [begin, end) of a sequence, whose first token stands in the step's row `first` less those read before.
-  void add(int64_t begin, int64_t end, int64_t first, int64_t of) {
+  // With a cache: of each key its place in the table of blocks, and in its block.
+  std::vector<int64_t> block, place;
+  bool sees_far = false;  // some see more than what stands before their run's end
+  // Tokens [begin, end) of a sequence, whose first token stands in the step's row `first` less those read before, see
+  // all before them, and those of `far` that stand behind them.
+  void add(int64_t begin, int64_t end, int64_t first, int64_t of, const std::vector<int64_t>& far = {}) {
     for (int64_t n = begin; n < end; ++n) row.push_back(first + n);
-    for (int64_t n = 0; n < end; ++n) key.push_back(first + n);
+    const size_t before = key.size();
+    const auto see = [&](int64_t n) { key.push_back(first + n), place.push_back(n); };
+    for (int64_t n = 0; n < end; ++n) see(n);
+    for (auto n = std::lower_bound(far.begin(), far.end(), end); n != far.end(); ++n) see(*n), sees_far = true;
+    const auto keys = static_cast<int64_t>(key.size() - before);
+    block.resize(key.size(), of);
     sequence.push_back(of);
     cu_q.push_back(cu_q.back() + static_cast<int32_t>(end - begin));
-    cu_k.push_back(cu_k.back() + static_cast<int32_t>(end));
-    max_q = std::max(max_q, end - begin), max_k = std::max(max_k, end);
+    cu_k.push_back(cu_k.back() + static_cast<int32_t>(keys));
+    max_q = std::max(max_q, end - begin), max_k = std::max(max_k, keys);
+  }
+  // Where the keys lie in the cache.
+  at::Tensor slots(const Step& s) {
+    const int64_t size = s.cache->spec().block_size, columns = s.block_table.size(1);
+    for (size_t i = 0; i < key.size(); ++i) block[i] = block[i] * columns + place[i] / size, place[i] %= size;
+    const at::Device device = s.block_table.device();
+    const at::Tensor of_key = at::index_select(s.block_table.flatten(), 0, indices(block, device)).to(at::kLong);
+    return of_key * size + indices(place, device);
   }
 };
 }  // namespace
@@ -185,7 +206,11 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
           "in this model the tokens of an image see each other, which --tuner_type longlora and --share_prefix true do "
           "not do: leave them out");
   const Texts texts(in, s);
-  const auto is_seen = [&](int32_t token) { return token == seeing().image_token || token == seeing().video_token; };
+  const std::vector<int64_t>& marks = seeing().marks_ahead;
+  const auto is_seen = [&](int32_t token) {
+    return token == seeing().image_token || token == seeing().video_token ||
+           std::find(marks.begin(), marks.end(), token) != marks.end();
+  };
   AheadRows rows;
   int64_t row = 0;
   for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
@@ -198,10 +223,13 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
       if (begin < reach) rows.add(begin, std::min(end, reach), row - begin, static_cast<int64_t>(i));
       continue;
     }
+    std::vector<int64_t> far;  // those of all media
+    for (int64_t n = begin; n < end && !marks.empty(); ++n)
+      if (is_seen(text[static_cast<size_t>(n)])) far.push_back(n);
     for (int64_t n = begin; n < end; ++n) {
       const int64_t first = n;
       while (n < end && is_seen(text[static_cast<size_t>(n)])) ++n;
-      if (n > first) rows.add(first, n, row - begin, static_cast<int64_t>(i));
+      if (n > first) rows.add(first, n, row - begin, static_cast<int64_t>(i), far);
     }
   }
   if (rows.row.empty()) return;
@@ -212,7 +240,9 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
                   .cu_k = counts(rows.cu_k),
                   .max_q = rows.max_q,
                   .max_k = rows.max_k,
-                  .key_K = s.cache ? at::Tensor() : indices(rows.key, device),
+                  .key_K = !s.cache        ? indices(rows.key, device)
+                           : rows.sees_far ? rows.slots(s)
+                                           : at::Tensor(),
                   .sequence = indices(rows.sequence, device)};
   s.ahead = std::make_shared<const SeenAhead>(std::move(ahead));
 }
@@ -247,79 +277,8 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     if (seeing().mosaic && seeing().mosaic->frames_pooled) pooled.push_back(c->type == MediaType::Video);
   Sight sight = (*tower_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again, pooled);
   if (seeing().mosaic) sight.row_MD = in_mosaics(sight.row_MD, contents);
+  if (pooler_) sight.row_MD = (*pooler_)(sight.row_MD, contents, step_of);
   return sight;
-}
-
-namespace {
-// Rows of pictures, [pictures, height, width] of them, as rows of another height and width.
-at::Tensor resampled(const at::Tensor& x_RD, const std::array<int64_t, 3>& from, const std::array<int64_t, 2>& to) {
-  const int64_t width = x_RD.size(1);
-  const at::Tensor planes_NDHW = x_RD.reshape({from[0], from[1], from[2], width}).permute({0, 3, 1, 2}).contiguous();
-  return at::upsample_bilinear2d(planes_NDHW, {to[0], to[1]}, false).permute({0, 2, 3, 1}).reshape({-1, width});
-}
-}  // namespace
-
-// MosaicForm::in_lines. What ends a line and what stands between are the tower's last two rows, where they are not rows
-// of their own.
-at::Tensor SeeingDecoder::in_lines(const at::Tensor& row_MD, const Contents& contents) const {
-  const MosaicForm& form = *seeing().mosaic;
-  const int64_t square = form.cells * form.cells, width = row_MD.size(1), last = row_MD.size(0) - 1;
-  const at::Tensor end_1D = newline_ ? newline_->data.unsqueeze(0) : row_MD.narrow(0, last - 1, 1),
-                   between_1D = separator_ ? separator_->data.unsqueeze(0) : row_MD.narrow(0, last, 1);
-  const auto lines = [&](const at::Tensor& x, int64_t high) {
-    const at::Tensor ends = end_1D.unsqueeze(0).expand({high, 1, width});
-    return at::cat({x.reshape({high, -1, width}), ends}, 1).reshape({-1, width});
-  };
-  std::vector<at::Tensor> parts;
-  int64_t first = 0;
-  for (const MediaContent* c : contents) {
-    const at::Tensor own_RD = row_MD.narrow(0, first, c->shape[0] * square);
-    first += own_RD.size(0);
-    const MosaicCells cells = mosaic_cells({c->came_as[1], c->came_as[0]}, form);
-    const at::Tensor large = lines(at::index_select(own_RD, 0, indices(cells.row, row_MD.device())), cells.height);
-    const at::Tensor whole = lines(own_RD.narrow(0, 0, square), form.cells);
-    for (const at::Tensor& part : {form.whole_last ? large : whole, between_1D, form.whole_last ? whole : large})
-      parts.push_back(part);
-  }
-  return at::cat(parts, 0);
-}
-
-// Of each video its frames with a quarter of the cells, and one end. Of each picture the square of all of it, and the
-// lines of the larger one, each with its end.
-at::Tensor SeeingDecoder::in_mosaics(const at::Tensor& row_MD, const Contents& contents) const {
-  const MosaicForm& form = *seeing().mosaic;
-  if (form.in_lines) return in_lines(row_MD, contents);
-  const int64_t square = form.cells * form.cells, width = row_MD.size(1);
-  const at::Tensor end_1D = newline_->data.unsqueeze(0);
-  std::vector<at::Tensor> parts;
-  int64_t first = 0;
-  for (const MediaContent* c : contents) {
-    const bool pooled = form.frames_pooled && c->type == MediaType::Video;
-    const int64_t rows = pooled ? form.video_rows(c->shape[0]) : c->shape[0] * square;
-    const at::Tensor own_RD = row_MD.narrow(0, first, rows);
-    first += rows;
-    if (pooled) {
-      parts.push_back(own_RD);
-      continue;
-    }
-    if (c->type == MediaType::Video) {
-      parts.push_back(resampled(own_RD, {c->shape[0], form.cells, form.cells}, {form.frame_side(), form.frame_side()}));
-      parts.push_back(end_1D);
-      continue;
-    }
-    parts.push_back(own_RD.narrow(0, 0, square));
-    if (c->shape[0] == 1) {
-      parts.push_back(end_1D);
-      continue;
-    }
-    const MosaicCells cells = mosaic_cells({c->came_as[1], c->came_as[0]}, form);
-    at::Tensor grid = at::index_select(own_RD, 0, indices(cells.row, row_MD.device()));
-    if (cells.to_height != cells.height || cells.to_width != cells.width)
-      grid = resampled(grid, {1, cells.height, cells.width}, {cells.to_height, cells.to_width});
-    const at::Tensor ends = end_1D.unsqueeze(0).expand({cells.to_height, 1, width});
-    parts.push_back(at::cat({grid.reshape({cells.to_height, cells.to_width, width}), ends}, 1).reshape({-1, width}));
-  }
-  return at::cat(parts, 0);
 }
 
 Sight SeeingDecoder::see(const MediaContent& content) const {
@@ -390,6 +349,7 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
     if (seeing.mosaic && seeing.mosaic->in_lines) nothing.shape[0] = 2, nothing.came_as = {side, side};
   } else {
     nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
+    nothing.pooled = {0}, nothing.pool = 1;
   }
   const int64_t count = std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>());
   nothing.values.assign(static_cast<size_t>(count), 0);
@@ -432,8 +392,24 @@ at::Tensor SeeingDecoder::with_marks(at::Tensor x_TD, const Inputs& in, const St
   return at::index_copy(x_TD, 0, indices(target, x_TD.device()), rows.to(x_TD.device(), x_TD.scalar_type()));
 }
 
+// The tokens' own embeddings, whatever stands for media.
+at::Tensor SeeingDecoder::words(const at::Tensor& id_T, const Step& s) const {
+  const int64_t vocab = shape().vocab;
+  if (has_own_tokens(seeing())) return embed_words(Inputs(id_T.clamp_min(0)), s);
+  if (!media_words_) return embed_words(Inputs(id_T), s);
+  const at::Tensor x_TD = embed_words(Inputs(id_T.clamp_max(vocab - 1)), s);
+  const at::Tensor of_media_TD = at::index_select(media_words_->data, 0, (id_T - vocab).clamp_min(0));
+  return at::where((id_T >= vocab).unsqueeze(1), of_media_TD, x_TD);
+}
+
+// What towers made of media stands where their tokens do.
+at::Tensor SeeingDecoder::with_rows(const at::Tensor& x_TD, const at::Tensor& target_R,
+                                    const at::Tensor& row_RD) const {
+  return seeing().added ? at::index_add(x_TD, 0, target_R, row_RD) : at::index_copy(x_TD, 0, target_R, row_RD);
+}
+
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
-  at::Tensor x_TD = embed_words(Inputs(has_own_tokens(seeing()) ? in.id_T.clamp_min(0) : in.id_T), s);
+  at::Tensor x_TD = words(in.id_T, s);
   if (seeing().vision.words > 0 && !in.media.empty()) x_TD = with_marks(std::move(x_TD), in, s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
   std::map<std::pair<bool, std::string>, std::vector<const Wanted*>> groups;  // of a tower and an adapter
@@ -473,7 +449,7 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
     *in.late = {.row_R = indices(late_target, x_TD.device()), .of_layer_RD = {}};
     for (const auto& each : late) in.late->of_layer_RD.push_back(joined(each));
   }
-  x_TD = at::index_copy(x_TD, 0, target_R, joined(rows));
+  x_TD = with_rows(x_TD, target_R, joined(rows));
   if (const auto& given = spec().layer_inputs)
     give_layers(at::index_fill(in.id_T, 0, target_R, given->media_word), x_TD, s, target_R);
   return x_TD;

@@ -7,6 +7,7 @@
 #include "models/towers/audio_tower.h"
 #include "models/towers/feature_cache.h"
 #include "models/towers/page_tower.h"
+#include "models/towers/patch_pooler.h"
 #include "models/towers/vision_tower.h"
 
 namespace apus {
@@ -17,7 +18,11 @@ class SeeingDecoder : public Decoder {
   const SeeingSpec& seeing() const { return *spec().seeing; }
   at::Tensor positions(const Inputs& in, const Step& s) const override;
   void look_ahead(const Inputs& in, Step& s) const override;
-  bool reads_media_whole() const override { return seeing().sees_ahead; }
+  MediaAtOnce media_at_once() const override {
+    if (!seeing().sees_ahead) return MediaAtOnce::Nothing;
+    return seeing().marks_ahead.empty() ? MediaAtOnce::Each : MediaAtOnce::All;
+  }
+  int64_t known_words() const override { return shape().vocab + seeing().media_words.count; }
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const override;
   bool leaves_unread(const std::string& disk_name) const override;
@@ -39,6 +44,8 @@ class SeeingDecoder : public Decoder {
   at::Tensor in_mosaics(const at::Tensor& row_MD, const Contents& contents) const;
   Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
+  at::Tensor words(const at::Tensor& id_T, const Step& s) const;
+  at::Tensor with_rows(const at::Tensor& x_TD, const at::Tensor& target_R, const at::Tensor& row_RD) const;
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
   bool trains_layers(bool heard) const;
   const at::Tensor& numbers_like(bool heard) const {
@@ -49,7 +56,9 @@ class SeeingDecoder : public Decoder {
   TowerParts& parts_;
   // Of mosaics.
   const Param *newline_ = nullptr, *separator_ = nullptr;
-  std::optional<VisionTower> tower_;  // none: it reads pages, or only hears
+  const Param* media_words_ = nullptr;  // SeeingSpec::media_words
+  std::optional<PatchPooler> pooler_;   // VisionSpec::pooler
+  std::optional<VisionTower> tower_;    // none: it reads pages, or only hears
   std::optional<PageTower> page_;
   std::optional<AudioTower> ears_;  // none: it does not hear
   bool again_ = false;

@@ -206,7 +206,15 @@ void Attention::turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const 
   const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
   const int64_t turned = 2 * turn.cos.size(1);
   if (spec_.neighbours) q_TNH = neighbours_apart(q_TNH, turned), k_TKH = neighbours_apart(k_TKH, turned);
-  std::tie(q_TNH, k_TKH) = ops::rope(q_TNH, k_TKH, turn.cos, turn.sin);
+  const auto [q, k] = ops::rope(q_TNH, k_TKH, turn.cos, turn.sin);
+  if (turn.second_cos.defined()) {
+    const auto [q2, k2] = ops::rope(q_TNH, k_TKH, turn.second_cos, turn.second_sin);
+    const int64_t first = turned / 2, rest = spec_.head_dim - first;
+    q_TNH = at::cat({q.narrow(2, 0, first), q2.narrow(2, first, rest)}, 2);
+    k_TKH = at::cat({k.narrow(2, 0, first), k2.narrow(2, first, rest)}, 2);
+  } else {
+    q_TNH = q, k_TKH = k;
+  }
   if (turn.query_T.defined()) q_TNH = q_TNH * turn.query_T.to(q_TNH.scalar_type()).view({-1, 1, 1});
   if (spec_.form.qk_norm == QkNorm::AloneAfterRope)
     q_TNH = rms_alone(q_TNH, spec_.norm.eps), k_TKH = rms_alone(k_TKH, spec_.norm.eps);
@@ -268,6 +276,34 @@ ops::AttentionRule Attention::rule() const {
           .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
 }
 
+namespace {
+// Keys that are gathered at a time.
+constexpr int64_t kGatheredKeys = int64_t{1} << 18;
+
+// Runs of queries over keys of their own, of which there are as many as runs times tokens: some runs at a time.
+at::Tensor over_gathered(const at::Tensor& q_RNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const SeenAhead& a,
+                         const ops::AttentionRule& rule) {
+  const auto part = [&](int64_t query, int64_t queries, int64_t key, int64_t keys, const at::Tensor& cu_q,
+                        const at::Tensor& cu_k) {
+    const at::Tensor key_K = a.key_K.narrow(0, key, keys);
+    return ops::attention(q_RNH.narrow(0, query, queries), at::index_select(k_TKH, 0, key_K),
+                          at::index_select(v_TKH, 0, key_K), cu_q, cu_k, a.max_q, a.max_k, rule);
+  };
+  if (a.key_K.size(0) <= kGatheredKeys) return part(0, q_RNH.size(0), 0, a.key_K.size(0), a.cu_q, a.cu_k);
+  const at::Tensor ends_q = a.cu_q.to(at::kCPU), ends_k = a.cu_k.to(at::kCPU);
+  const int32_t *q = ends_q.data_ptr<int32_t>(), *k = ends_k.data_ptr<int32_t>();
+  std::vector<at::Tensor> parts;
+  for (int64_t first = 0, runs = ends_q.size(0) - 1; first < runs;) {
+    int64_t last = first + 1;
+    while (last < runs && k[last + 1] - k[first] <= kGatheredKeys) ++last;
+    const auto ends = [&](const at::Tensor& cu) { return cu.narrow(0, first, last - first + 1) - cu[first]; };
+    parts.push_back(part(q[first], q[last] - q[first], k[first], k[last] - k[first], ends(a.cu_q), ends(a.cu_k)));
+    first = last;
+  }
+  return at::cat(parts, 0);
+}
+}  // namespace
+
 // Queries that see what stands behind them in their run are answered anew.
 at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const Step& s) const {
   if (!s.ahead || !spec_.ahead) return y_TNH;
@@ -277,11 +313,16 @@ at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const
   if (a.max_k <= whole.mask.window)
     whole.mask.window = 0;  // it reaches all of them, and devices are quicker without it
   const at::Tensor q_RNH = at::index_select(now.q_TNH, 0, a.row_R);
-  const auto keys = [&](const at::Tensor& x) { return at::index_select(x, 0, a.key_K); };
-  const at::Tensor y_RNH =
-      s.cache ? ops::paged_attention(q_RNH, s.cache->k(cached_layer()), s.cache->v(cached_layer()), a.cu_q, a.cu_k,
-                                     at::index_select(s.block_table, 0, a.sequence), a.max_q, a.max_k, whole)
-              : ops::attention(q_RNH, keys(now.k_TKH), keys(now.v_TKH), a.cu_q, a.cu_k, a.max_q, a.max_k, whole);
+  at::Tensor y_RNH;
+  if (!s.cache) {
+    y_RNH = over_gathered(q_RNH, now.k_TKH, now.v_TKH, a, whole);
+  } else {
+    const at::Tensor k_cache = s.cache->k(cached_layer()), v_cache = s.cache->v(cached_layer());
+    y_RNH = a.key_K.defined()
+                ? over_gathered(q_RNH, k_cache.flatten(0, 1), v_cache.flatten(0, 1), a, whole)
+                : ops::paged_attention(q_RNH, k_cache, v_cache, a.cu_q, a.cu_k,
+                                       at::index_select(s.block_table, 0, a.sequence), a.max_q, a.max_k, whole);
+  }
   return at::index_copy(y_TNH, 0, a.row_R, y_RNH);
 }
 

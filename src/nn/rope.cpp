@@ -28,6 +28,14 @@ std::vector<int> section_axes(const RopeSpec& s) {
   return axis;
 }
 
+// Which of the four positions each number of a head follows that turns (sections_of_numbers).
+std::vector<int> number_axes(const RopeSpec& s) {
+  std::vector<int> axis;
+  for (size_t a = 0; a < s.sections.size(); ++a)
+    axis.insert(axis.end(), static_cast<size_t>(2 * s.sections[a]), static_cast<int>(a));
+  return axis;
+}
+
 // The frequencies of one token after the other. Where they follow the length, that is the length of the text as it was
 // when the token came: a row or prompt is there at once, an answer grows token by token. So neither packing nor reading
 // a prompt in parts nor computing a sequence again changes anything.
@@ -61,18 +69,21 @@ at::Tensor query_scale(const RopeSpec& spec, const at::Tensor& position) {
   return ((first_T / spec.original_positions).floor().log1p() * spec.query_beta + 1).to(at::kFloat);
 }
 
-std::vector<int> axes_of(const RopeSpec& spec, const Step& step) {
-  const bool three = step.position.dim() == 2;
-  return three && !spec.sections.empty() ? section_axes(spec)
-                                         : std::vector<int>(static_cast<size_t>((spec.dim + 1) / 2), 0);
+using Axes = std::vector<int>;
+Axes axes_of(const RopeSpec& spec, const Step& step, bool second) {
+  const auto r = static_cast<size_t>((spec.dim + 1) / 2);
+  if (step.position.dim() != 2 || spec.sections.empty()) return Axes(r, 0);
+  if (!spec.sections_of_numbers) return section_axes(spec);
+  const Axes all = number_axes(spec);
+  const auto half = all.begin() + static_cast<int64_t>(r);
+  return second ? Axes(half, all.end()) : Axes(all.begin(), half);
 }
 
-Turn turn_of(const RopeSpec& spec, const Step& step) {
+Turn turn_of(const RopeSpec& spec, const Step& step, const Axes& axis) {
   const int64_t r = (spec.dim + 1) / 2, tokens = step.position.size(-1);
   const at::Tensor position = step.position.to(at::kCPU, at::kDouble).contiguous();
   const double* p = position.data_ptr<double>();
   const bool three = position.dim() == 2;
-  const std::vector<int> axis = axes_of(spec, step);
   at::Tensor cos = at::empty({tokens, r}, at::kFloat), sin = at::empty({tokens, r}, at::kFloat);
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
 
@@ -99,9 +110,9 @@ Turn turn_of(const RopeSpec& spec, const Step& step) {
   return {cos.to(device), sin.to(device), spec.query_beta > 0 ? query_scale(spec, position).to(device) : at::Tensor()};
 }
 // The same, made where the positions lie.
-Turn turn_there(const RopeSpec& spec, const Step& step) {
+Turn turn_there(const RopeSpec& spec, const Step& step, const Axes& axis) {
   const RopeFrequencies f = rope_frequencies(spec, 0);
-  auto [cos, sin] = ops::rope_table(step.position, f.inverse, axes_of(spec, step), f.scale, spec.backwards);
+  auto [cos, sin] = ops::rope_table(step.position, f.inverse, axis, f.scale, spec.backwards);
   return {std::move(cos), std::move(sin), spec.query_beta > 0 ? query_scale(spec, step.position) : at::Tensor()};
 }
 }  // namespace
@@ -109,10 +120,17 @@ Turn turn_there(const RopeSpec& spec, const Step& step) {
 void fill_rope(const std::vector<RopeSpec>& specs, Step& step) {
   step.turns.clear();
   const bool there = step.position.scalar_type() == at::kLong && ops::makes_rope_tables(step.position.device());
-  for (const RopeSpec& spec : specs)
-    step.turns.push_back(there && !follows_length(spec) && (spec.dim + 1) / 2 <= ops::kMostFrequencies
-                             ? turn_there(spec, step)
-                             : turn_of(spec, step));
+  for (const RopeSpec& spec : specs) {
+    const bool own = there && !follows_length(spec) && (spec.dim + 1) / 2 <= ops::kMostFrequencies;
+    const auto turn = [&](bool second) {
+      const Axes axis = axes_of(spec, step, second);
+      return own ? turn_there(spec, step, axis) : turn_of(spec, step, axis);
+    };
+    step.turns.push_back(turn(false));
+    if (!spec.sections_of_numbers || step.position.dim() != 2) continue;
+    const Turn second = turn(true);
+    step.turns.back().second_cos = second.cos, step.turns.back().second_sin = second.sin;
+  }
 }
 
 }  // namespace apus

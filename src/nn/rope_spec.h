@@ -34,6 +34,9 @@ struct RopeSpec {
   std::vector<int64_t> sections = {};
   // m-rope: frequencies take turns t, h, w, t, h, w instead of three runs
   bool interleaved_sections = false;
+  // Of four positions: the sections are of a head's turned numbers, twice as wide, so that of two that turn together
+  // one may follow another position than the other.
+  bool sections_of_numbers = false;
   // The two numbers that turn together are neighbours instead of lying half the turned part apart.
   bool neighbours = false;
   // By the negative angles.

@@ -109,7 +109,8 @@ Step moved(const Step& step, at::Device device) {
        {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.seat, &there.distance_BN})
     if (t->defined()) *t = t->to(device);
   for (Turn& turn : there.turns)
-    turn = {turn.cos.to(device), turn.sin.to(device), turn.query_T.defined() ? turn.query_T.to(device) : at::Tensor()};
+    for (at::Tensor* t : {&turn.cos, &turn.sin, &turn.query_T, &turn.second_cos, &turn.second_sin})
+      if (t->defined()) *t = t->to(device);
   for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);
   if (step.ahead) {
     SeenAhead ahead = *step.ahead;

@@ -61,6 +61,8 @@ struct TrainingStep;  // nn/training_step.h
 struct Turn {
   at::Tensor cos, sin;  // [T, R] f32
   at::Tensor query_T;   // what queries are multiplied by, f32; undefined: nothing
+  // Of the second of two numbers that turn together, where its angle is another; undefined: it is not.
+  at::Tensor second_cos, second_sin;
 };
 
 // Runs of a step's queries that see each other: the tokens of an image.
@@ -68,7 +70,7 @@ struct SeenAhead {
   at::Tensor row_R;       // int64: the queries, one run behind the other
   at::Tensor cu_q, cu_k;  // [runs + 1] int32: of queries, and of keys: from a sequence's first to the run's last
   int64_t max_q = 0, max_k = 0;
-  at::Tensor key_K;     // int64: these keys, where there is no cache
+  at::Tensor key_K;     // int64: these keys; with a cache, where they lie in it, or undefined: there is none else
   at::Tensor sequence;  // [runs] int64: whose they are
 };
 

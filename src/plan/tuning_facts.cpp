@@ -86,6 +86,10 @@ void place(LayerUse& layer, const std::string& module, LinearUse use) {
       {"Wqkv", qkv},
       {"wqkv", qkv},
       {"W_pack", qkv},
+      {"att_proj", qkv},
+      {"attn_out", {&layer.o}},
+      {"ff_proj", in},
+      {"ff_out", out},
       {"dense", {&layer.o}},
       {"out_proj", {&layer.o}},
       {"wo", {&layer.o}},
@@ -102,7 +106,7 @@ void place(LayerUse& layer, const std::string& module, LinearUse use) {
       {"c_proj", block == "attn" ? std::vector<LinearUse*>{&layer.o} : out}};
   const auto found = places.find(last);
   if (found == places.end()) return;
-  if (last == "gate_up_proj") use.out /= 2;
+  if (last == "gate_up_proj" || last == "ff_proj") use.out /= 2;
   for (LinearUse* each : found->second) *each = use;
 }
 

@@ -147,6 +147,13 @@ std::string family_in(const fs::path& folder) {
   return type != config.end() && type->is_string() ? type->get<std::string>() : "";
 }
 
+// What a model's own processor puts before a conversation where the template does not.
+std::string begin_of_texts(const fs::path& folder, const Json& special) {
+  if (folder.empty() || family_in(folder) != "molmo2") return "";
+  const std::string begin = special.value("bos_token", "");
+  return begin.empty() ? special.value("eos_token", "") : begin;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate() = default;
@@ -163,6 +170,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& folder) {
     out.variants_.emplace(variant, JinjaTemplate::parse(text, name));
   }
   out.special_ = std::make_shared<const Json>(read_special_tokens(folder));
+  out.begin_ = begin_of_texts(folder, *out.special_);
   return out;
 }
 
@@ -179,6 +187,7 @@ ChatTemplate ChatTemplate::from_text(std::string_view text, std::string name, co
   ChatTemplate out;
   out.variants_.emplace(kDefault, JinjaTemplate::parse(text, std::move(name)));
   out.special_ = std::make_shared<const Json>(read_special_tokens(folder));
+  out.begin_ = begin_of_texts(folder, *out.special_);
   return out;
 }
 
@@ -248,19 +257,30 @@ Rendered ChatTemplate::render(const ChatInput& input, const RenderLimits& limits
 }
 
 namespace {
-// What templates write where a message has an image.
-constexpr const char* kImageMarks[] = {"<start_of_image>", "<image>", "[IMG]"};
+// What templates write where a message has an image or a video; and what else the source of such a template holds.
+struct Mark {
+  const char *image, *video = nullptr, *with = "";
+};
+constexpr Mark kImageMarks[] = {{"<start_of_image>"},
+                                {"<image>"},
+                                {"[IMG]"},
+                                {"<|image|>", "<|video|>", "'Image ' ~"}};  // which numbers them, before all messages
 
-// A text as parts: images where their mark stands, texts between them.
-Json in_parts(const std::string& text, const std::string& mark) {
+// A text as parts: images and videos where their marks stand, texts between them.
+Json in_parts(const std::string& text, const Mark& mark) {
   Json parts = Json::array();
   const auto add = [&](const std::string& words) {
     if (!words.empty()) parts.push_back({{"type", "text"}, {"text", words}});
   };
   size_t from = 0;
-  for (size_t at; !mark.empty() && (at = text.find(mark, from)) != std::string::npos; from = at + mark.size()) {
+  for (;;) {
+    const size_t image = text.find(mark.image, from);
+    const size_t video = mark.video ? text.find(mark.video, from) : std::string::npos;
+    const size_t at = std::min(image, video);
+    if (at == std::string::npos) break;
     add(text.substr(from, at - from));
-    parts.push_back({{"type", "image"}});
+    parts.push_back({{"type", at == image ? "image" : "video"}});
+    from = at + std::string_view(at == image ? mark.image : mark.video).size();
   }
   add(text.substr(from));
   if (parts.empty()) parts.push_back({{"type", "text"}, {"text", ""}});
@@ -271,14 +291,17 @@ Json in_parts(const std::string& text, const std::string& mark) {
 // nothing but lists of parts are given these for every text.
 Json messages_for(const std::string& source, const Json& messages) {
   const auto has = [&](const char* text) { return source.find(text) != std::string::npos; };
-  const auto mark = std::find_if(std::begin(kImageMarks), std::end(kImageMarks), has);
+  const auto mark = std::find_if(std::begin(kImageMarks), std::end(kImageMarks),
+                                 [&](const Mark& m) { return has(m.image) && has(m.with); });
   if (mark == std::end(kImageMarks) || !has("type")) return messages;
   const bool parts_only = !has("is string") && !has("is not string") && !has("is iterable");
   Json out = messages;
   for (Json& message : out) {
     if (!message.is_object() || !message.contains("content") || !message["content"].is_string()) continue;
     const auto text = message["content"].get<std::string>();
-    if (parts_only || text.find(*mark) != std::string::npos) message["content"] = in_parts(text, *mark);
+    const bool seen =
+        text.find(mark->image) != std::string::npos || (mark->video && text.find(mark->video) != std::string::npos);
+    if (parts_only || seen) message["content"] = in_parts(text, *mark);
   }
   return out;
 }
@@ -308,6 +331,9 @@ Rendered ChatTemplate::rendered(const ChatInput& input, const RenderLimits& limi
   if (input.continue_final_message) last_text = mark_end(context["messages"]);
   Rendered out = chosen.render(context, input.now, limits);
   if (input.continue_final_message) cut_at_mark(out, last_text);
+  if (begin_.empty() || out.text.starts_with(begin_)) return out;
+  out.text.insert(0, begin_);
+  for (auto& [begin, end] : out.generation) begin += begin_.size(), end += begin_.size();
   return out;
 }
 

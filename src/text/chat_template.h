@@ -68,6 +68,7 @@ class ChatTemplate {
   const JinjaTemplate& choose(const std::string& variant, bool with_tools) const;
   std::map<std::string, JinjaTemplate> variants_;
   std::shared_ptr<const Json> special_;
+  std::string begin_;  // every conversation begins with it; empty: with whatever the template writes
   std::shared_ptr<const AgentTemplate> agent_;  // null: the template says it all
 };
 

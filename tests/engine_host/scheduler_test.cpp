@@ -275,17 +275,21 @@ TEST(Scheduler, BlocksAreSharedOnlyWhereTheMediaAreEqual) {
   EXPECT_EQ(m.cached[100], 4) << "without media";
 }
 
-// Of models whose images' tokens see each other: an image larger than a step makes one larger step.
-TEST(Scheduler, NoStepEndsWithinAMediumThatIsReadWhole) {
-  Scheduler scheduler(spec(64, 4, 8));
-  scheduler.add({.id = 1, .prompt = prompt(40), .max_new_tokens = 1, .media = {{"cat", 6, 20}, {"dog", 30, 6}}});
-  std::vector<int64_t> ends;
-  for (StepPlan plan = scheduler.next(true); !plan.items.empty(); plan = scheduler.next(true)) {
-    ends.push_back(plan.items[0].begin + plan.items[0].count);
-    scheduler.advance(plan);
-    if (plan.items[0].last) break;
+// Of models whose images' tokens see each other: an image larger than a step makes one larger step, and so do all of
+// them where each image sees the others.
+TEST(Scheduler, NoStepEndsWithinMediaThatAreReadAtOnce) {
+  for (const auto& [at_once, wanted] :
+       {std::pair{MediaAtOnce::Each, std::vector<int64_t>{6, 26, 30, 38, 40}}, {MediaAtOnce::All, {6, 36, 40}}}) {
+    Scheduler scheduler(spec(64, 4, 8));
+    scheduler.add({.id = 1, .prompt = prompt(40), .max_new_tokens = 1, .media = {{"cat", 6, 20}, {"dog", 30, 6}}});
+    std::vector<int64_t> ends;
+    for (StepPlan plan = scheduler.next(at_once); !plan.items.empty(); plan = scheduler.next(at_once)) {
+      ends.push_back(plan.items[0].begin + plan.items[0].count);
+      scheduler.advance(plan);
+      if (plan.items[0].last) break;
+    }
+    EXPECT_EQ(ends, wanted);
   }
-  EXPECT_EQ(ends, (std::vector<int64_t>{6, 26, 30, 38, 40}));
 }
 
 TEST(Scheduler, TwinsWaitForTheFirstToComputeWhatTheyShare) {

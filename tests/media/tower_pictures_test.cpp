@@ -8,6 +8,7 @@
 #include "media/processor.h"
 #include "media/smol_video.h"
 #include "tests/media/golden_numbers.h"
+#include "tests/media/tower_processor.h"
 #include "tests/refusal.h"
 
 namespace apus {
@@ -16,14 +17,8 @@ namespace {
 constexpr double kFramePixels = 0.02;  // two levels: frames are resized in floats there
 constexpr double kTowerPixels = 2e-6;  // three roundings of single precision
 
-std::shared_ptr<const MediaProcessor> tower_processor(const std::string& type, Json preprocessor, Json config) {
-  config["model_type"] = type;
-  return make_media_processor({std::move(config), std::move(preprocessor), nullptr, {}, std::nullopt});
-}
-
-Json tower_of(int64_t image, int64_t patch, const char* type = "") {
-  return {{"vision_config", {{"model_type", type}, {"image_size", image}, {"patch_size", patch}}}};
-}
+using test::tower_of;
+using test::tower_processor;
 
 struct PictureCase {
   const char *name, *type;
@@ -517,32 +512,6 @@ TEST(TowerPictures, SquaresOfDeepseekVl2) {
     const PreparedMedia one_of_three = processor->image(picture, 3);
     EXPECT_EQ(one_of_three.content->shape, (std::vector<int64_t>{2, 3, 12, 12}));
     EXPECT_EQ(one_of_three.runs[0].size(), size_t{2 * 3 + 1 + 2 * 3});
-  }
-}
-
-TEST(TowerPictures, WindowsOfStep3) {
-  const test::ProcessorNumbers golden("towers");
-  Json config = tower_of(52, 4);
-  config["image_token_id"] = 7;
-  const auto processor = tower_processor("step_robotics", Json(), config);
-  for (const std::string number : {"0", "1"}) {
-    const PreparedMedia made = processor->image(golden.image("picture/" + number));
-    EXPECT_EQ(made.content->shape, golden.shape("step3_vl/" + number));
-    golden.expect_near("step3_vl/" + number, made.content->values, 2e-5);
-    ASSERT_EQ(made.runs.size(), golden.json["step3_vl/" + number + "/windows"].get<size_t>() + 1);
-    EXPECT_EQ(made.runs.front(), std::vector<int32_t>(9, 7));  // of 9 x 9 patches
-    EXPECT_EQ(made.runs.back(), std::vector<int32_t>(16, 7));  // of 13 x 13
-  }
-  for (const auto& each : golden.json["sizes/step3_vl"].get<std::vector<std::vector<int64_t>>>()) {
-    const int64_t window = each[4];
-    const int64_t wide = window > 0 ? std::max<int64_t>(each[2] / window, 1) : 0,
-                  high = window > 0 ? std::max<int64_t>(each[3] / window, 1) : 0;
-    const Image picture{each[0], each[1], std::vector<uint8_t>(static_cast<size_t>(3 * each[0] * each[1]), 9)};
-    const PreparedMedia made = processor->image(picture);
-    std::string text;
-    for (int64_t i = 1; i <= wide * high; ++i)
-      text += str("<patch_start><im_patch><patch_end>", i % wide == 0 && i < wide * high ? "<patch_newline>" : "");
-    EXPECT_EQ(made.text, text + "<im_start><im_patch><im_end>") << each[0] << " x " << each[1];
   }
 }
 

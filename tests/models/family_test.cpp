@@ -121,6 +121,17 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"intermediate_size", 12},
                  {"image_size", 8},
                  {"patch_size", 2}});
+  if (vision.contains("image_default_input_size")) {  // Molmo2's
+    vision.erase("image_size"), vision.erase("patch_size");
+    vision.update({{"image_default_input_size", {8, 8}}, {"image_patch_size", 2}, {"image_num_pos", 16}});
+    config["adapter_config"].update({{"hidden_size", 8},
+                                     {"num_attention_heads", 2},
+                                     {"intermediate_size", 12},
+                                     {"text_hidden_size", 16},
+                                     {"vit_layers", {-1, -2}}});
+    config["adapter_config"].update({{"num_key_value_heads", 2}, {"head_dim", 4}});
+    config["image_patch_id"] = 42;
+  }
   if (vision.contains("depth")) vision.update({{"depth", 2}, {"num_heads", 2}, {"out_hidden_size", 16}});
   if (vision.contains("mm_embed_dim")) vision.update({{"mm_embed_dim", 12}, {"mm_posemb_size", 8}});
   if (vision.contains("text_hidden_size")) vision["text_hidden_size"] = 16;
@@ -254,6 +265,8 @@ std::vector<Json> small_configs() {
     else if (config.contains("vision_config"))
       shrink_sight(config);
     if (config.contains("audio_config")) shrink_hearing(config);
+    if (config.contains("rope_scaling") && config["rope_scaling"].contains("xdrope_section"))
+      config["rope_scaling"]["xdrope_section"] = {1, 1, 1, 1};
     all.push_back(std::move(config));
   }
   return all;

@@ -55,17 +55,19 @@ class GoldenSight : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(GoldenSight, Positions) {
+  const int64_t count = model->seeing().time == TimeRule::Numbered ? 4 : 3;
   for (const auto& [which, pixels] : cases()) {
     const Packed p = unpadded(which);
     const at::Tensor all = c.tensor(which + "/position_ids").to(at::kFloat);
     const bool plain = all.dim() == 2;  // as of a text
-    const at::Tensor axes = plain ? all.unsqueeze(0).expand({3, -1, -1}) : all.narrow(0, all.size(0) - 3, 3);
-    const at::Tensor wanted = at::index_select(axes.reshape({3, -1}), 1, golden::ids_tensor(p.place, at::kCPU));
+    const at::Tensor axes =
+        plain ? all.unsqueeze(0).expand({count, -1, -1}) : all.narrow(0, all.size(0) - count, count);
+    const at::Tensor wanted = at::index_select(axes.reshape({count, -1}), 1, golden::ids_tensor(p.place, at::kCPU));
     const at::Tensor got = model->positions(inputs(p, pixels), packed_step(p.lengths, device)).to(at::kCPU, at::kFloat);
     if (got.dim() == 2)
       EXPECT_TRUE(at::equal(got, wanted)) << which << "\n" << got << wanted;
     else  // text alone
-      for (int64_t axis = 0; axis < 3; ++axis) EXPECT_TRUE(at::equal(got, wanted[axis])) << which;
+      for (int64_t axis = 0; axis < count; ++axis) EXPECT_TRUE(at::equal(got, wanted[axis])) << which;
   }
 }
 

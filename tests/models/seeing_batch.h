@@ -13,11 +13,18 @@ namespace apus::golden {
 // A safetensors file of a processor's tensors of one case, as other programs write it.
 inline void write_media(const Case& c, const std::string& which, const std::filesystem::path& file) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const char* name :
-       {"pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw", "second_per_grid_ts",
-        "video_second_per_grid", "input_features", "feature_attention_mask", "input_features_mask", "grid_thws",
-        "image_sizes", "image_position_ids", "video_position_ids", "num_frames_per_video", "spatial_shapes",
-        "pixel_attention_mask", "pixel_values_local", "num_local_patches", "patches_grid"})
+  for (const char* name : {"pixel_values",        "image_grid_thw",
+                           "pixel_values_videos", "video_grid_thw",
+                           "second_per_grid_ts",  "video_second_per_grid",
+                           "input_features",      "feature_attention_mask",
+                           "input_features_mask", "grid_thws",
+                           "image_sizes",         "image_position_ids",
+                           "video_position_ids",  "num_frames_per_video",
+                           "spatial_shapes",      "pixel_attention_mask",
+                           "pixel_values_local",  "num_local_patches",
+                           "patches_grid",        "image_token_pooling",
+                           "image_grids",         "image_num_crops",
+                           "video_token_pooling", "video_grids"})
     if (c.has(which + "/" + name)) tensors.emplace_back(name, c.tensor(which + "/" + name).contiguous());
   write_safetensors(file, tensors);
 }

@@ -171,6 +171,69 @@ TEST(Families, InternVlNormalisesQueriesByRms) {
   }
 }
 
+// Files of the hub and those that transformers writes call settings otherwise, and count layers that are not there.
+TEST(Families, BothStylesOfMolmo2AreOne) {
+  const Json hub = preset_config("molmo2-8b");
+  Json other = hub;
+  other["vision_config"] = {{"model_type", "molmo2_vision"}};
+  other.erase("vit_config");
+  other["adapter_config"].erase("vit_layers");
+  other["adapter_config"]["vision_feature_layer"] = {24, -7};
+  const DecoderSpec one = describe_model(hub), two = describe_model(other);
+  for (const DecoderSpec* spec : {&one, &two}) {
+    const VisionSpec& v = spec->seeing->vision;
+    EXPECT_EQ(v.taken_layers, (std::vector<int64_t>{24, 18}));
+    EXPECT_EQ(v.layers, 25);
+    EXPECT_EQ(v.unread_layers, 0);
+    EXPECT_EQ(v.table_side, 27);
+    EXPECT_EQ(spec->seeing->media_words.count, 128);
+    EXPECT_EQ(parts_of(*spec->seeing).size(), parts_of(*one.seeing).size());
+  }
+  Json olmo = preset_config("molmo2-o-7b");
+  olmo["text_config"]["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 8192}};
+  olmo["text_config"]["rope_scaling_layers"] = {3, 7};
+  const DecoderSpec scaled = describe_model(olmo);
+  EXPECT_EQ(scaled.rope_of[3], 0);
+  EXPECT_EQ(scaled.rope_of[4], 1);
+  EXPECT_EQ(scaled.ropes[1].type, "default");
+  EXPECT_EQ(scaled.attention.qk_norm, QkNorm::AllHeads);
+  EXPECT_EQ(scaled.norms.after_attention, "attn_norm");
+  olmo["adapter_config"]["vit_layers"] = {-30};
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(olmo); }), "none of the tower's 27 layers");
+}
+
+TEST(Families, BothStylesOfHunyuanOcrAreOne) {
+  const Json nested = preset_config("hunyuan-ocr-1b");
+  Json flat = {{"model_type", "hunyuan_vl"}, {"vision_config", nested["vision_config"]}};
+  const Json text = nested.contains("text_config") ? nested["text_config"] : nested;
+  for (const auto& [key, value] : text.items())
+    if (key != "model_type" && key != "vision_config" && key != "head_dim" && key != "vocab_size") flat[key] = value;
+  flat["attention_head_dim"] = 128, flat["org_vocab_size"] = 120818;
+  const Json turned = {{"rope_type", "dynamic"},
+                       {"rope_theta", 1e4},
+                       {"alpha", 1000.0},
+                       {"factor", 1.0},
+                       {"mrope_section", {16, 16, 16, 16}}};
+  Json other = {{"model_type", "hunyuan_vl"}, {"vision_config", nested["vision_config"]}, {"text_config", text}};
+  other["text_config"].erase("rope_scaling"), other["text_config"]["rope_parameters"] = turned;
+  const DecoderSpec whole = describe_model(nested);
+  EXPECT_EQ(whole.ropes[0].sections, std::vector<int64_t>(4, 16));
+  EXPECT_GT(whole.ropes[0].theta, 1e7);  // 1e4 stretched by alpha
+  for (const Json& each : {flat, other}) {
+    const DecoderSpec spec = describe_model(each);
+    EXPECT_EQ(spec.ropes[0].theta, whole.ropes[0].theta);
+    EXPECT_EQ(spec.ropes[0].sections, whole.ropes[0].sections);
+    EXPECT_EQ(spec.shape.head_dim, 128);
+    EXPECT_EQ(spec.shape.vocab, 120818);
+    EXPECT_TRUE(spec.tied);
+    EXPECT_EQ(spec.seeing->vision.table_side, 128);
+  }
+  Json none = nested;
+  (none.contains("text_config") ? none["text_config"] : none)["rope_scaling"].erase("xdrope_section");
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(none); }), "xdrope_section");
+}
+
 // The first files of Llava and those that came after it leave out what is their text part's class' own.
 TEST(Families, TextPartsTakeTheSizesOfTheirClass) {
   Json gemma = preset_config("gemma3-4b");

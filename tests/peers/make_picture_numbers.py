@@ -24,6 +24,7 @@ from transformers.models.gemma4_unified.image_processing_gemma4_unified import p
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil, smart_resize
 from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+from transformers.models.hunyuan_vl.image_processing_pil_hunyuan_vl import HunYuanVLImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
 from transformers.models.llama4.image_processing_llama4 import Llama4ImageProcessor, find_supported_resolutions, get_best_fit
@@ -32,6 +33,9 @@ from transformers.models.ovis2.image_processing_pil_ovis2 import Ovis2ImageProce
 from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
 from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
+from transformers.models.molmo2.image_processing_molmo2 import Molmo2ImageProcessor
+from transformers.models.molmo2.processing_molmo2 import Molmo2Processor
+from transformers.models.molmo2.video_processing_molmo2 import Molmo2VideoProcessor
 from transformers.models.qwen3_asr.feature_extraction_qwen3_asr import Qwen3ASRFeatureExtractor
 from transformers.models.qwen3_asr.modeling_qwen3_asr import _get_feat_extract_output_lengths
 from transformers.image_utils import SizeDict
@@ -53,6 +57,7 @@ CASES = {
 # Those that give rows of patches.
 PATCHES = {
     "glm4v": (Glm4vImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
+    "hunyuan_vl": (HunYuanVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "paddleocr_vl": (PaddleOCRVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
 }
 SIZES = ((61, 37), (23, 50))  # width, height
@@ -177,6 +182,29 @@ def add_step3(tensors, numbers):
                                  ((20, 20), (100, 20), (600, 20), (600, 500), (728, 400), (729, 600), (1100, 300), (130, 800), (1120, 1009), (3200, 60))]
 
 
+def add_molmo2(tensors, numbers):
+    """Squares as rows of patches, by colour, and which patches become one row; of a video too."""
+    said = {"size": {"height": 20, "width": 20}, "patch_size": 4, "overlap_margins": [1, 1], "max_crops": 5, "pooling_size": [2, 2]}
+    numbers["molmo2"] = said
+    rows = lambda pixels: pixels.reshape(-1, 4, 4, 3).permute(0, 3, 1, 2).flatten(1).contiguous()
+    for i in range(len(SIZES)):
+        made = Molmo2ImageProcessor(**said)([tensors[f"picture/{i}"].permute(2, 0, 1)], return_tensors="pt")
+        tensors[f"molmo2/{i}"], tensors[f"molmo2/{i}/pooled"] = rows(made["pixel_values"]), made["image_token_pooling"].int().contiguous()
+        numbers[f"molmo2/{i}/grid"] = made["image_grids"][0].tolist()
+    video = torch.stack([tensors["picture/0"], tensors["picture/0"].flip(1)]).permute(0, 3, 1, 2)
+    films = Molmo2VideoProcessor(size=said["size"], patch_size=4, do_sample_frames=False, do_rescale=True, do_normalize=True)
+    made = films([video], return_tensors="pt")
+    tensors["molmo2/video"], tensors["molmo2/video/pooled"] = rows(made["pixel_values_videos"]), made["video_token_pooling"].int().contiguous()
+    usual = Molmo2ImageProcessor()
+    numbers["sizes/molmo2"] = [[height, width, *usual.get_image_grid_and_crops(height, width)[0], usual.get_image_grid_and_crops(height, width)[1]]
+                               for height in (9, 112, 333, 700, 1201) for width in (13, 420, 600, 1999)]
+    metadata = lambda total, rate: VideoMetadata(total, fps=rate, duration=total / rate)
+    numbers["frames/molmo2"] = [[total, rate, films.sample_frames(metadata(total, rate)).tolist()]
+                                for total, rate in ((1, 25), (7, 30), (7, 1), (40, 24), (100, 29.97), (1500, 25), (3000, 25), (9001, 29.97), (12345, 30))]
+    words = SimpleNamespace(video_use_col_tokens=False, use_frame_special_tokens=True)
+    numbers["text/molmo2"] = Molmo2Processor.get_video_string(words, torch.tensor([3, 1, 2]), [0 / 25, 7 / 25, 3600 / 25])
+
+
 def add_minicpm(tensors, numbers):
     """All of a picture and its slices as rows of patches, in blocks of 4 x 4, and the grid of each."""
     said = {"scale_resolution": 24, "patch_size": 4, "max_slice_nums": 5}
@@ -254,7 +282,7 @@ def main():
         for i in range(len(SIZES)):
             out = made([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="np")
             rows = np.asarray(out["pixel_values"], dtype=np.float32).reshape(-1, np.prod(out["pixel_values"].shape[1:]))
-            if out["pixel_values"].ndim > 2:  # line after line; in the order of squares of 2 x 2
+            if out["pixel_values"].ndim > 2 or name == "hunyuan_vl":  # line after line; in the order of squares of 2 x 2
                 time, high, wide = out["image_grid_thw"][0]
                 rows = rows.reshape(high // 2, 2, wide // 2, 2, -1).transpose(0, 2, 1, 3, 4).reshape(len(rows), -1)
             tensors[f"{name}/{i}"] = torch.from_numpy(rows).contiguous()
@@ -276,6 +304,7 @@ def main():
     add_phi3_v(tensors, numbers)
     add_deepseek_vl2(tensors, numbers)
     add_step3(tensors, numbers)
+    add_molmo2(tensors, numbers)
     # Qwen2-Audio: the spectrogram of a short sound, two frames of the silence behind it included.
     time = np.arange(4321) / 16000
     sound = (0.4 * np.sin(2 * np.pi * 440 * time) * np.exp(-3 * time) + random.normal(0, 0.01, time.shape)).astype(np.float32)

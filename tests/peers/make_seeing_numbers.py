@@ -7,7 +7,7 @@ CONFIG.json is a config.json with small sizes: a text part of two layers and som
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; GOT-OCR 2.0 in its authors' layout as got_ocr2, where NAME is got_qwen; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
-"version" (minicpmv.py); dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
+"version" (minicpmv.py); dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -18,6 +18,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
+import molmo2
 from deepseek_vl2 import DeepseekVl2
 from dots_ocr import DotsOcr
 from keye import make_keye
@@ -32,6 +33,8 @@ LARGEST_GRADIENT = 600  # numbers in a gradient that is kept whole; of larger on
 GEMMA4 = ("gemma4", "gemma4_unified")
 # Of each row the words before, between and behind its pictures.
 ROWS = ((3, 2, 5), (4, 6))
+# As many as no tiny model's words are; above it are tokens that Molmo2 alone has.
+WORDS = 160
 # Height and width of the pictures in patches, or of what they were before they became tiles in pixels.
 SIZES = ((4, 6), (2, 4), (6, 4))
 
@@ -71,7 +74,7 @@ def has_grids(config):
 def patches_of(config, time, height, width):
     vision, side = config.vision_config, config.vision_config.patch_size
     count, grid = time * height * width, torch.tensor([[time, height, width]])
-    if hasattr(vision, "temporal_patch_size"):
+    if hasattr(vision, "temporal_patch_size") and config.model_type != "hunyuan_vl":
         return torch.randn(count, vision.in_channels * vision.temporal_patch_size * side ** 2), grid
     return torch.randn(count, 3, side, side), grid  # line after line
 
@@ -312,6 +315,8 @@ def placed_patches(vision, count, height, width):
 def pictures_of(config, number):
     """What a processor makes of one picture, under the names of the model's arguments."""
     vision, size = config.vision_config, SIZES[number]
+    if config.model_type == "molmo2":
+        return molmo2.picture(config, number)
     if config.model_type == "minicpmv" and number == 0:
         size = (5, 25)  # where a patch's place depends on how it is rounded
     if config.model_type in ("phi3_v", "deepseek_vl_v2"):
@@ -350,6 +355,8 @@ def pictures_of(config, number):
 def together(parts):
     """Pictures of a batch, padded to the largest with zeros."""
     out = {}
+    if parts and "image_token_pooling" in parts[0]:
+        return molmo2.together(parts)
     for name in parts[0] if parts else ():
         rest = [max(p[name].shape[d] for p in parts) for d in range(1, parts[0][name].dim())]
         out[name] = torch.cat([torch.nn.functional.pad(p[name], [x for d in range(p[name].dim() - 1, 0, -1)
@@ -366,6 +373,8 @@ def as_arguments(model, given):
         if model.config.model_type == "deepseek_ocr2":
             del given["patches_grid"]
         return given
+    if model.config.model_type == "hunyuan_vl" and given:
+        return {**given, "pixel_values": given["pixel_values"].flatten(1)}
     if "image_grid_thw" not in given or model.config.model_type != "minicpmv4_6":
         return given
     patches = given["pixel_values"]
@@ -400,6 +409,8 @@ class Run:
 
     def __call__(self, row, pictures):
         given = together(pictures)
+        if self.config.model_type == "molmo2":
+            given["mm_token_type_ids"] = molmo2.kinds(self.config, row)
         if self.whole:
             given["token_type_ids"] = (torch.tensor([row]) == self.token).int()
         if getattr(self.config.text_config, "use_bidirectional_attention", None) == "vision":
@@ -423,8 +434,8 @@ def placeholders(config):
 
 
 def labels_of(row, token):
-    """The first third of a row and its pictures are not learnt."""
-    return torch.tensor([-100 if i < len(row) // 3 or t == token else t for i, t in enumerate(row)])
+    """The first third of a row and its pictures are not learnt; nor are tokens that only pictures have."""
+    return torch.tensor([-100 if i < len(row) // 3 or t == token or (token >= WORDS and t >= WORDS) else t for i, t in enumerate(row)])
 
 
 def make_rows(config, model):
@@ -437,17 +448,18 @@ def make_rows(config, model):
             own.append(pictures_of(config, number))
             number += 1
             with torch.no_grad():
-                row += [config.image_token_id] * len(features_of(model, own[-1])[0]) + words(length)
+                stands = molmo2.tokens_of(config, own[-1]) if config.model_type == "molmo2" else [config.image_token_id] * len(features_of(model, own[-1])[0])
+            row += stands + words(length)
         rows.append(row)
         pictures.append(own)
     return rows, pictures, words(10)
 
 
 def placed_positions(rows, width, left):
-    """[rows, width], or [3, rows, width]."""
+    """[rows, width], or [3, rows, width]; 4 of Hunyuan-VL."""
     if rows[0].dim() == 1:
         return place(rows, width, left)
-    return torch.stack([place([row[axis] for row in rows], width, left) for axis in range(3)])
+    return torch.stack([place([row[axis] for row in rows], width, left) for axis in range(len(rows[0]))])
 
 
 def add_case(which, run, row, given, tensors, numbers, token):
@@ -477,12 +489,16 @@ def add_video(config, run, tensors, numbers):
     else:
         given = dict(zip(("pixel_values_videos", "video_grid_thw"), patches_of(config, time, height, width)))
     words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t not in placeholders(config)]
+    if config.model_type == "molmo2":
+        given = molmo2.video(config)
     with torch.no_grad():
         made = tensors["vision/video_embeds"] = torch.cat(list(run.model.model.get_video_features(**given, return_dict=True).pooler_output))
     steps = 1 if squares else time
     row = words[:3]
     for step in range(steps):
         row += [token] * (len(made) // steps) + words[4 + 2 * step: 6 + 2 * step]
+    if config.model_type == "molmo2":
+        row = words[:3] + molmo2.tokens_of_video(config, given, words[4:]) + words[20:25]
     add_case("video", run, row, given, tensors, numbers, token)
 
 
@@ -532,6 +548,7 @@ def main():
     grads = renamed(grads, LLAVA_NAMES) if own_llava else grads
     own_got = os.path.basename(os.path.normpath(args.folder)) == "got_qwen"
     grads = got_names(grads) if own_got else grads
+    grads = molmo2.hub_tables(grads, WORDS) if config.model_type == "molmo2" else grads
     if own_ovis:
         grads = {n: g for n, g in ovis_names(grads).items() if ".vision_model.head." not in n}
         if "own_tower" not in wanted:
@@ -562,7 +579,7 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
-        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", *GEMMA4):
+        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", "molmo2", *GEMMA4):
             add_video(config, run, tensors, numbers)
         if config.model_type == "gemma4_unified":
             add_sounds(config, run, tensors, numbers)
@@ -598,6 +615,9 @@ def main():
             tensors[name] = torch.where(t == config.image_token_id, -200 if own_llava else -300, t)
     if janus:
         write_as_janus(checkpoint, model)
+    if config.model_type == "molmo2":
+        weights = os.path.join(checkpoint, "model.safetensors")
+        save_file(molmo2.hub_tables(load_file(weights), WORDS), weights, {"format": "pt"})
     if config.model_type == "unlimited_ocr":
         write_as_deepseek_ocr(checkpoint, config)
     if kimi_vl:

@@ -215,6 +215,29 @@ TEST_F(Folders, MarksOfImagesInATextAreParts) {
   EXPECT_EQ(render(both, asked), "[<image>\nWhat is?]");
   const auto words = ChatTemplate::from_text("{{ messages[0].content }}", "words");
   EXPECT_EQ(render(words, asked), "What is <image>?");
+  // Of a template that numbers all images before all messages.
+  const auto numbered = ChatTemplate::from_text(
+      "{% set n = namespace(value=0) %}{% for m in messages %}{% if m.content is not string %}{% for p in m.content %}"
+      "{% if p.type == 'image' %}{% set n.value = n.value + 1 %}{{ 'Image ' ~ n.value ~ '<|image|>' }}"
+      "{% elif p.type == 'video' %}<|video|>{% endif %}{% endfor %}{% endif %}{% endfor %}{% for m in messages %}"
+      "({% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}"
+      "{% endif %}){% endfor %}",
+      "numbered");
+  const Json several = Json::array({{{"role", "user"}, {"content", "<|image|><|image|>Which?"}},
+                                    {{"role", "user"}, {"content", "<|video|>And this?"}},
+                                    {{"role", "user"}, {"content", "Why?"}}});
+  EXPECT_EQ(render(numbered, several), "Image 1<|image|>Image 2<|image|><|video|>(Which?)(And this?)(Why?)");
+}
+
+// Molmo2's own processor begins a conversation with a token that its template does not write.
+TEST_F(Folders, AModelsOwnBeginStandsBeforeAConversation) {
+  put("tokenizer_config.json", R"({"bos_token": "<b>", "eos_token": "<e>"})");
+  put("chat_template.jinja", "{{ messages[0].content }}");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "hi");
+  put("config.json", R"({"model_type": "molmo2"})");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "<b>hi");
+  put("chat_template.jinja", "{{ bos_token + messages[0].content }}");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "<b>hi");
 }
 
 TEST_F(Folders, OwnTemplatesSpeakTheirFormats) {

@@ -274,6 +274,14 @@ void join_question(Sample& out, const RowMedia& media, const Origin& origin) {
   const std::string words(reinterpret_cast<const char*>(out.ids.data()), static_cast<size_t>(answer) * sizeof(int32_t));
   item.digest += ":" + hex_digest(words, 16);
 }
+// The digests of media that see each other tell all of them, and the words between.
+void join_all(Sample& out) {
+  const MediaItem& last = out.media.back();
+  std::string all(reinterpret_cast<const char*>(out.ids.data()),
+                  static_cast<size_t>(last.begin + last.length) * sizeof(int32_t));
+  for (const MediaItem& item : out.media) all += item.digest;
+  for (MediaItem& item : out.media) item.digest += ":" + hex_digest(all, 16);
+}
 }  // namespace
 
 void place_media(Sample& sample, RowMedia media, const Origin& origin) {
@@ -324,6 +332,7 @@ void place_media(Sample& sample, RowMedia media, const Origin& origin) {
     throw RowError(origin, media[medium].key,
                    "the chat template leaves it out: the message in which it stands is not shown to the model");
   if (!media.empty() && media[0].media.with_question) join_question(out, media, origin);
+  if (out.media.size() > 1 && media[0].media.with_others) join_all(out);
   sample.ids = std::move(out.ids), sample.trained = std::move(out.trained), sample.weights = std::move(out.weights);
   sample.media = std::move(out.media);
 }

@@ -41,9 +41,14 @@ std::span<const MediaItem> media_touching(std::span<const MediaItem> media, int6
   return {first, last};
 }
 
-int64_t end_outside_media(std::span<const MediaItem> media, int64_t begin, int64_t end) {
+int64_t end_outside_media(std::span<const MediaItem> media, MediaAtOnce at_once, int64_t begin, int64_t end) {
+  const auto outside = [&](int64_t first, int64_t last) {
+    return first < end && end < last ? (first > begin ? first : last) : end;
+  };
+  if (at_once == MediaAtOnce::Nothing || media.empty()) return end;
+  if (at_once == MediaAtOnce::All) return outside(media.front().begin, media.back().begin + media.back().length);
   for (const MediaItem& m : media_touching(media, end - 1, end))
-    if (m.begin + m.length > end) return m.begin > begin ? m.begin : m.begin + m.length;
+    if (m.begin + m.length > end) return outside(m.begin, m.begin + m.length);
   return end;
 }
 

@@ -42,8 +42,8 @@ void Scheduler::add(SequenceSpec wanted) {
   sequences_.emplace(s->id, std::move(s));
 }
 
-StepPlan Scheduler::next(bool whole_media) {
-  whole_media_ = whole_media;
+StepPlan Scheduler::next(MediaAtOnce at_once) {
+  at_once_ = at_once;
   StepPlan plan;
   read_outgrown_anew();
   make_room_for_priority();
@@ -129,7 +129,7 @@ void Scheduler::plan_tokens(StepPlan& plan, const Sequence& s) const {
   const int64_t left = static_cast<int64_t>(s.tokens.size()) - s.computed;
   int64_t count = std::min(left, spec_.max_step_tokens - plan.tokens);
   if (count <= 0) return;
-  if (whole_media_) count = end_outside_media(s.media, s.computed, s.computed + count) - s.computed;
+  count = end_outside_media(s.media, at_once_, s.computed, s.computed + count) - s.computed;
   plan.items.push_back({&s, s.computed, count, count == left});
   plan.tokens += count;
 }

@@ -85,9 +85,9 @@ class Scheduler {
   explicit Scheduler(Spec spec);
 
   void add(SequenceSpec sequence);  // Fault::Usage when it could never run
-  // Empty: nothing to do. `whole_media`: it does not end within a medium; where one is longer than what is left of the
-  // step's tokens, it has so many more.
-  StepPlan next(bool whole_media = false);
+  // Empty: nothing to do. `at_once`: it does not end within a medium, or between the first one and the last; where
+  // these are longer than what is left of the step's tokens, it has so many more.
+  StepPlan next(MediaAtOnce at_once = MediaAtOnce::Nothing);
   // How many tokens may be guessed behind an item that is one token of an answer: what its length, the step's tokens,
   // of which `taken` more are, and free blocks, which it takes, allow.
   int64_t room_to_draft(const StepPlan& plan, const StepPlan::Item& item, int64_t wanted, int64_t taken = 0);
@@ -144,7 +144,7 @@ class Scheduler {
   std::vector<int64_t> free_seats_;
   std::unordered_map<BlockHash, int32_t, BlockHashOf> promised_;  // content being computed, by how many sequences
   int64_t arrivals_ = 0, preemptions_ = 0, cached_tokens_ = 0;
-  bool whole_media_ = false;  // of the step that is planned
+  MediaAtOnce at_once_ = MediaAtOnce::Nothing;  // of the step that is planned
 };
 
 }  // namespace apus

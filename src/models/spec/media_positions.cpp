@@ -126,12 +126,30 @@ class PositionWalk {
 
   std::span<const int32_t> ids_;
   const SeeingSpec& spec_;
-  MediaPositions out_;
+  MediaPositions out_ = MediaPositions(3);
   float next_ = 0;  // the position that comes after all before it
 };
+
+// The first and the last of a picture's tokens stand around it, and count as text does; its lines have a token more.
+MediaPositions numbered(std::span<const int32_t> ids, std::span<const MediaItem> media, const SeeingSpec& spec) {
+  MediaPositions out(4, std::vector<float>(ids.size()));
+  for (auto& axis : out)
+    for (size_t t = 0; t < ids.size(); ++t) axis[t] = static_cast<float>(t);
+  for (size_t i = 0; i < media.size(); ++i) {
+    const std::vector<int64_t> own = own_tokens(ids, media[i], spec);
+    const int64_t wide = media[i].content->grid[2] / spec.vision.merge + 1;
+    for (int64_t cell = 0; cell < std::ssize(own) - 2; ++cell) {
+      const auto t = static_cast<size_t>(own[static_cast<size_t>(cell + 1)]);
+      out[1][t] = static_cast<float>(cell % wide), out[2][t] = static_cast<float>(cell / wide);
+      out[3][t] = static_cast<float>(i);
+    }
+  }
+  return out;
+}
 }  // namespace
 
 MediaPositions media_positions(std::span<const int32_t> ids, std::span<const MediaItem> media, const SeeingSpec& spec) {
+  if (spec.time == TimeRule::Numbered) return numbered(ids, media, spec);
   return PositionWalk(ids, spec).all(media);
 }
 

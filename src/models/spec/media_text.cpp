@@ -88,6 +88,22 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
 }
 }  // namespace
 
+namespace {
+int64_t tokens_of_pooled(const MediaContent& content, int64_t patches) {
+  const auto slots = std::ssize(content.pooled);
+  require(content.pool > 0 && slots > 0 && slots % content.pool == 0, Fault::Data, "the ", media_name(content.type),
+          " does not say which of its patches become one row");
+  for (int64_t first = 0; first < slots; first += content.pool) {
+    const std::span<const int32_t> own(content.pooled.data() + first, static_cast<size_t>(content.pool));
+    require(std::all_of(own.begin(), own.end(), [&](int32_t p) { return p >= -1 && p < patches; }) &&
+                std::any_of(own.begin(), own.end(), [](int32_t p) { return p >= 0; }),
+            Fault::Data, "the ", media_name(content.type), "'s row ", first / content.pool, " is made of none of its ",
+            patches, " patches, or of others");
+  }
+  return slots / content.pool;
+}
+}  // namespace
+
 int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   const char* const name = media_name(content.type);
   if (content.type == MediaType::Audio) return tokens_of_sound(content, spec);
@@ -102,7 +118,8 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
             Fault::Data, "the ", name, "'s grid of ", g[0], " x ", g[1], " x ", g[2],
             " patches (time, height, width) cannot be; height and width are multiples of ", m);
     patches += patches_of(g);
-    rows += g[0] * spec.vision.rows_of_side(g[1]) * spec.vision.rows_of_side(g[2]);
+    const int64_t high = spec.vision.rows_of_side(g[1]), wide = spec.vision.rows_of_side(g[2]);
+    rows += g[0] * (spec.vision.lines.cell > 0 ? spec.vision.lines.rows(high, wide) : high * wide);
   }
   const Grid& g = content.grid;
   require(content.shape.size() == 2 && content.shape[0] == patches, Fault::Data, "the ", name, " has ",
@@ -111,6 +128,7 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   require(content.shape[1] == spec.vision.patch_numbers(), Fault::Data, "a patch of the ", name, " has ",
           content.shape[1], " numbers, this model's patches have ", spec.vision.patch_numbers());
   if (spec.page) return spec.page->tokens(content);
+  if (spec.vision.pooler.heads > 0) return tokens_of_pooled(content, patches);
   if (const int64_t queries = spec.vision.resampler.queries; queries > 0) {
     int64_t pictures = 0;
     for (const Grid& grid : grids_of(content, spec)) pictures += grid[0];
@@ -136,6 +154,23 @@ int64_t image_token_in(std::span<const int32_t> ids, const std::vector<std::shar
           "tokenizer) there as \"image_token_id\". The images take ",
           wanted, " tokens, and ", fitting.size(), " ids stand in the text as often");
   return fitting[0];
+}
+
+// Tokens that begin and end media belong to them where they see what the media's own see.
+void take_marks(std::span<const int32_t> ids, std::vector<MediaItem>& items, const std::vector<int64_t>& marks) {
+  const auto is_mark = [&](int64_t t) {
+    return std::find(marks.begin(), marks.end(), ids[static_cast<size_t>(t)]) != marks.end();
+  };
+  int64_t free_from = 0;
+  for (MediaItem& item : items) {
+    const int64_t end = item.begin + item.length;
+    while (item.begin > free_from && is_mark(item.begin - 1)) --item.begin;
+    item.length = end - item.begin, free_from = end;
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    const int64_t free_to = i + 1 < items.size() ? items[i + 1].begin : std::ssize(ids);
+    while (items[i].begin + items[i].length < free_to && is_mark(items[i].begin + items[i].length)) ++items[i].length;
+  }
 }
 }  // namespace
 
@@ -173,6 +208,7 @@ std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
     const int64_t end = std::max(before.begin + before.length, item.begin + item.length);
     before.length = end - before.begin, item.length = end - item.begin;
   }
+  take_marks(ids, items, spec.marks_ahead);
   return items;
 }
 

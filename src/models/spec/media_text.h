@@ -45,8 +45,9 @@ std::vector<int64_t> own_tokens(std::span<const int32_t> ids, const MediaItem& i
 
 // Of every token of a text. Text and sounds count up by one; an image's tokens share a time and differ in height and
 // width; what comes behind it goes on after the largest of its positions. Whole numbers, but for TimeRule::Exact; as
-// f32 holds them.
-using MediaPositions = std::array<std::vector<float>, 3>;
+// f32 holds them. Of TimeRule::Numbered there are four: a token's place in the text, which is that of text in all four,
+// and a picture's columns, lines and number.
+using MediaPositions = std::vector<std::vector<float>>;
 MediaPositions media_positions(std::span<const int32_t> ids, std::span<const MediaItem> media, const SeeingSpec& spec);
 
 // Positions after which a video and its own sound take turns; 0: whichever comes first.

@@ -27,6 +27,7 @@ class VisionParts {
     if (!s_.line_end.empty()) put(Kind::Bare, s_.line_end, {1, 1, 1, cell()}, false);
     if (!s_.between.empty()) put(Kind::Bare, s_.between, {1, 1, cell()}, false);
     if (s_.resampler.queries > 0) resampler_bare(s_.merger_name() + ".");
+    if (s_.lines.cell > 0) lines_bare(s_.merger_name() + ".");
     if (n.merger_matrix) put(Kind::Bare, str(s_.merger_name(), ".", n.merger_matrix), {cell(), s_.out}, false);
     if (n.first) add(Kind::Bare, n.first, s_.first_in_table ? one_row() : std::vector<int64_t>{1, 1, s_.width}, false);
     if (n.first_angles) add(Kind::Fixed, n.first_angles, {1, s_.head_size() / 2}, false);
@@ -56,7 +57,11 @@ class VisionParts {
       add(Kind::Table, n.narrower, {4 * s_.width, 2 * s_.width, 3, 3}, true);
     }
     if (n.merger_conv) add(Kind::Table, n.merger_conv, {s_.out, s_.width, s_.merge, s_.merge}, true);
-    if (s_.resampler.queries > 0)
+    if (s_.pooler.heads > 0)
+      pooler();
+    else if (s_.lines.cell > 0)
+      lines(s_.merger_name() + ".");
+    else if (s_.resampler.queries > 0)
       resampler(s_.merger_name() + ".");
     else if (s_.words > 0)
       words();
@@ -80,7 +85,7 @@ class VisionParts {
   std::vector<int64_t> one_row() const { return {s_.width}; }
   std::vector<int64_t> table() const {
     if (s_.table_is_plane) return {s_.table_side, s_.table_side, s_.width};
-    return {s_.table_side * s_.table_side + (s_.names.first ? 1 : 0), s_.width};
+    return {s_.table_before + s_.table_side * s_.table_side + (s_.names.first ? 1 : 0), s_.width};
   }
   // unread: it stands in the file, and nothing reads it.
   void block(const std::string& b, bool unread) {
@@ -161,6 +166,28 @@ class VisionParts {
     for (const char* norm : {"ln_q", "ln_kv", "ln_post"})
       put(Kind::Norm, r + norm, {s_.out}, false, {NormKind::MeanAndBias, 1e-6});
   }
+  void lines(const std::string& m) {
+    const LinesForm& l = s_.lines;
+    put(Kind::Norm, m + l.before, {s_.width}, false, l.norm);
+    put(Kind::Table, m + l.narrow, {l.cell / 2, s_.width, s_.merge, s_.merge}, true);
+    put(Kind::Table, m + l.wide, {l.cell, l.cell / 2, 1, 1}, true);
+    put(Kind::Linear, m + l.linear, {s_.out, l.cell}, true);
+    put(Kind::Norm, m + l.behind, {s_.out}, false, l.norm);
+  }
+  void lines_bare(const std::string& m) {
+    const LinesForm& l = s_.lines;
+    put(Kind::Bare, m + l.newline, {l.cell}, false);
+    for (const char* each : {l.begin, l.end}) put(Kind::Bare, m + each, {s_.out}, false);
+    put(Kind::Fixed, m + l.idle, {s_.out}, false);
+  }
+  void pooler() {
+    const PoolerForm& p = s_.pooler;
+    for (const char* each : {".wq", ".wk", ".wv"})
+      put(Kind::Linear, p.attention + each, {p.width, s_.taken_width()}, p.bias);
+    put(Kind::Linear, p.attention + ".wo", {p.width, p.width}, p.bias);
+    for (const char* each : {".w1", ".w3"}) put(Kind::Linear, p.feed_forward + each, {p.ffn, p.width}, p.ffn_bias);
+    put(Kind::Linear, p.feed_forward + ".w2", {s_.out, p.ffn}, false);
+  }
   void words() {
     const int64_t known = s_.words - s_.marks();
     put(Kind::Linear, s_.merger_name() + "." + s_.names.merger_in, {known, cell()}, false);
@@ -181,6 +208,8 @@ std::vector<TowerPart> parts_of(const SeeingSpec& spec) {
     all = parts_of(*spec.page);
   else if (spec.vision.width > 0)
     all = parts_of(spec.vision);
+  if (const auto& more = spec.media_words; more.count > 0)
+    all.insert(all.begin(), {Kind::Bare, more.table, {more.count, spec.vision.out}, false});
   if (!spec.hearing) return all;
   for (TowerPart& part : parts_of(*spec.hearing)) all.push_back(std::move(part));
   return all;

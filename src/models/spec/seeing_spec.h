@@ -4,6 +4,7 @@
 // made from it. No tensor library.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -93,6 +94,27 @@ struct ResamplerForm {
   int64_t queries = 0, heads = 0;
 };
 
+// In place of a merger: two convolutions make a cell, behind a norm of its patches; a cell of the model's own ends each
+// line, a linear layer brings cells to the decoder's width, two rows of the model's own stand around the picture, and a
+// norm comes last. Below the merger's own name.
+struct LinesForm {
+  int64_t cell = 0;  // numbers between the convolutions and the linear layer; half as many between these; 0: none
+  NormSpec norm = {NormKind::Rms, 1e-5};
+  const char *before = "before_rms", *narrow = "proj.0", *wide = "proj.2", *newline = "image_newline", *linear = "mlp",
+             *begin = "image_begin", *end = "image_end", *idle = "image_sep", *behind = "after_rms";
+  int64_t rows(int64_t high, int64_t wide) const { return high * (wide + 1) + 2; }
+};
+
+// In place of a merger: a row that attention makes of some patches (MediaContent::pooled), asking by their mean; then a
+// gated feed-forward. heads 0: there is none.
+struct PoolerForm {
+  int64_t width = 0, heads = 0, ffn = 0;
+  bool bias = true, ffn_bias = false;
+  // Whole names of attention and of the feed-forward.
+  std::string attention = "", feed_forward = "";
+  int64_t head_size() const { return width / heads; }
+};
+
 // A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
 // merge patches.
 struct VisionSpec {
@@ -159,6 +181,8 @@ struct VisionSpec {
   TableForm table_form = TableForm::Corners;
   // Its weight has a dimension for rows and one for columns.
   bool table_is_plane = false;
+  // So many of its entries, which nothing reads, stand before the first.
+  int64_t table_before = 0;
   // Of Nearest: a patch begins at so many times a patch's share of the side, as f32 holds it, not at its own share;
   // and patches stand in one line, whatever the picture's height.
   bool table_in_steps = false, table_of_strips = false;
@@ -170,6 +194,10 @@ struct VisionSpec {
   int64_t merger_inner = 0;
   bool merger_bias = true;
   ResamplerForm resampler = {};
+  PoolerForm pooler = {};
+  LinesForm lines = {};
+  // Of a patch what these layers give, side by side; empty: what the last one gives.
+  std::vector<int64_t> taken_layers = {};
   // Not empty: what the merger gives, `merger_rows` numbers wide, goes through gelu and this layer, by its whole name.
   std::string merger_end = "";
   int64_t merger_rows = 0;
@@ -200,6 +228,8 @@ struct VisionSpec {
   std::vector<int64_t> deep_layers = {};
 
   int64_t head_size() const { return width / heads; }
+  // Numbers that the tower gives of a patch.
+  int64_t taken_width() const { return width * std::max<int64_t>(1, std::ssize(taken_layers)); }
   int64_t kv_width() const { return kv_heads > 0 ? kv_heads * head_size() : width; }
   // Rows a side that the merger makes one of.
   int64_t merged_side() const { return (halved_behind < 0 ? merge : merge / 2) * join; }
@@ -230,12 +260,13 @@ std::vector<TowerPart> parts_of(const SeeingSpec& spec);
 
 // How positions go on over a video's steps in time.
 enum class TimeRule {
-  Steps,    // one by one
-  Seconds,  // by the whole seconds between two of them (Qwen2.5-VL)
-  Apart,    // every step stands for itself in the text, with its time before it (Qwen3-VL)
-  Times,    // by their times, cut to whole positions (Qwen2.5-Omni)
-  Exact,    // by their times: positions then are no whole numbers (Qwen3-Omni)
-  Text,     // media count up as text does
+  Steps,     // one by one
+  Seconds,   // by the whole seconds between two of them (Qwen2.5-VL)
+  Apart,     // every step stands for itself in the text, with its time before it (Qwen3-VL)
+  Times,     // by their times, cut to whole positions (Qwen2.5-Omni)
+  Exact,     // by their times: positions then are no whole numbers (Qwen3-Omni)
+  Text,      // media count up as text does
+  Numbered,  // so they do, and besides have a column, a line and the picture's number: four positions (Hunyuan-VL)
 };
 
 struct HearingSpec;  // models/spec/hearing_spec.h
@@ -264,6 +295,17 @@ struct SeeingSpec {
   // With sees_ahead: all tokens from the first to the end of the last medium do, the question's among them
   // (PreparedMedia::with_question).
   bool sees_question = false;
+  // With sees_ahead: so do those of all media of a text, and these tokens, which begin, part and end them.
+  std::vector<int64_t> marks_ahead = {};
+  // What towers make is added to the embedding of the tokens, and does not take its place.
+  bool added = false;
+  // Tokens behind the vocabulary, which stand in texts with media and never in answers; a table of their own, by its
+  // whole name, is their embedding.
+  struct MediaWords {
+    std::string table;
+    int64_t count = 0;
+  };
+  MediaWords media_words = {};
   // Tiles of an image are one of all of it and a grid of it once more. Null: each stands for itself.
   std::shared_ptr<const MosaicForm> mosaic = nullptr;
   // Beginnings of parameters' names by what they are for: what --freeze_llm, --freeze_vit and --freeze_aligner mean.

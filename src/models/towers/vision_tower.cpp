@@ -152,6 +152,8 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
   };
   if (spec.resampler.queries > 0)
     resampler_.emplace(spec, parts);
+  else if (spec.lines.cell > 0)
+    lines_.emplace(spec, parts);
   else
     merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
   if (!spec.merger_end.empty()) merger_.end = &parts.linear(spec.merger_end);
@@ -237,7 +239,7 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
   const TablePlaces places = read(grids, spec_.merge, spec_.table_side);
   const at::Tensor all = positions_ ? positions_->weight().reshape({-1, spec_.width}) : first_and_positions_->data[0];
   const bool skips = first_ && !spec_.first_ends_table;
-  const at::Tensor table = all.narrow(0, skips ? 1 : 0, spec_.table_side * spec_.table_side);
+  const at::Tensor table = all.narrow(0, (skips ? 1 : 0) + spec_.table_before, spec_.table_side * spec_.table_side);
   at::Tensor sum;
   for (size_t k = 0; k < places.entry.size(); ++k) {
     const at::Tensor share = at::tensor(places.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
@@ -420,6 +422,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   Step s = step_of(x_ND.size(0));
   Sight sight;
   sight.late_MD.resize(deep_mergers_.size());
+  std::vector<at::Tensor> taken_ND(spec_.taken_layers.size());
   for (const Block& b : blocks_) {
     const RunPart part = [this, &b, shared](const at::Tensor& x, const Step& own) {
       return through(b, x, *shared, own);
@@ -432,9 +435,12 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
       shared = std::make_shared<const Layout>(
           Layout{Turn(), {ends, x_ND.device()}, {{0}, x_ND.device()}, at::Tensor(), at::Tensor()});
     }
+    for (size_t t = 0; t < taken_ND.size(); ++t)
+      if (spec_.taken_layers[t] == &b - blocks_.data()) taken_ND[t] = x_ND;
     if (b.deep >= 0)
       sight.late_MD[static_cast<size_t>(b.deep)] = merged(deep_mergers_[static_cast<size_t>(b.deep)], x_ND, l, step_of);
   }
+  if (!taken_ND.empty()) x_ND = at::cat(taken_ND, 1);
   if (first_) x_ND = without_rows_before(x_ND, ends);
   if (norm_out_) x_ND = (*norm_out_)(x_ND);
   if (!pooled.empty()) x_ND = pooled_rows(x_ND, grids, pooled);
@@ -445,6 +451,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   if (narrow_) x_ND = narrowed(x_ND, grids);
   if (spec_.join > 1) x_ND = joined_squares(x_ND, grids, spec_.join).reshape({-1, spec_.width});
   sight.row_MD = resampler_ ? (*resampler_)(x_ND, grids, step_of)
+                 : lines_   ? (*lines_)(x_ND, grids, step_of)
                  : words_   ? in_words(x_ND, l, step_of)
                             : merged(merger_, x_ND, l, step_of);
   return sight;
