@@ -125,6 +125,7 @@ void Api::check_task(bool possible, const char* wanted) const {
                             : task.name == "embedding" ? "it gives vectors: /v1/embeddings, /v1/score, /v1/rerank"
                             : task.name == "seq_cls"   ? "it gives labels or rewards: /classify, /pooling"
                             : task.name == "token_cls" ? "it labels words: /classify, /pooling"
+                            : task.name == "speech"    ? "it speaks: /v1/audio/speech"
                                                        : "it rates documents: /v1/rerank, /v1/score";
   throw ApiError(400, str("The model '", service_.spec().model_name, "' ", wanted, "; ", gives, "."), "model",
                  "wrong_task");

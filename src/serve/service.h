@@ -22,7 +22,7 @@ namespace apus {
 
 // What the model gives, where that is no words.
 struct ServedTask {
-  std::string name = "causal_lm";   // or seq_cls, token_cls, embedding, reranker, generative_reranker
+  std::string name = "causal_lm";   // or seq_cls, token_cls, embedding, reranker, generative_reranker, speech
   std::vector<std::string> labels;  // seq_cls, token_cls: their names
   std::string problem_type;         // and what they mean (text/scores.h)
   RerankWords words;                // generative_reranker

@@ -221,6 +221,7 @@ std::vector<Json> small_configs() {
                       {"moe_intermediate_size", 6},
                       {"shared_expert_intermediate_size", 10},
                       {"layer_types", {"linear_attention", "full_attention", "linear_attention"}},
+                      {"attn_type_list", {0, 1, 0}},
                       {"full_attention_interval", 2},
                       {"linear_num_key_heads", 2},
                       {"linear_num_value_heads", 4},

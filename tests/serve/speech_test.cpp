@@ -95,6 +95,17 @@ TEST(Speech, AChatIsAnsweredInWordsAndSound) {
   api->stop();
 }
 
+TEST(Speech, AModelThatOnlySpeaksSaysSo) {
+  SpeakingServed s;
+  ServiceSpec spec = s.service();
+  spec.voice = &s.tongue, spec.task.name = "speech";
+  Api api({.verbose = false}, std::move(spec), s.workers);
+  const HttpAnswer answer =
+      ask(api, "POST", "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("it speaks: /v1/audio/speech"), std::string::npos) << answer.body;
+}
+
 TEST(Speech, WhatCannotBeIsRefused) {
   SpeakingServed s;
   const auto api = s.speaking();

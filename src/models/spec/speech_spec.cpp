@@ -53,13 +53,15 @@ int64_t voice_word(const SpeechSpec& spec, const std::string& voice) {
 int64_t language_word(const SpeechSpec& spec, const std::string& language, const std::string& voice) {
   const std::string name = in_small_letters(language);
   const bool open = name.empty() || name == "auto";
-  const std::string speaker = voice.empty() && !spec.voices.empty() ? spec.voices.begin()->first : in_small_letters(voice);
+  const std::string speaker =
+      voice.empty() && !spec.voices.empty() ? spec.voices.begin()->first : in_small_letters(voice);
   const auto dialect = spec.dialects.find(speaker);
   if ((open || name == "chinese") && dialect != spec.dialects.end()) return spec.languages.at(dialect->second);
   return open ? -1 : word_of(spec.languages, "language", language);
 }
 
-RegisterSpeech::RegisterSpeech(const char* model_type, std::shared_ptr<const SpeechSpec> (*read)(const Config& config)) {
+RegisterSpeech::RegisterSpeech(const char* model_type,
+                               std::shared_ptr<const SpeechSpec> (*read)(const Config& config)) {
   Registry<SpeechReader>::of().add(model_type, {read});
 }
 
