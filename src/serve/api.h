@@ -88,8 +88,8 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void start(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
   WholeSink speaking(const Exchange& e, const ChatCall& call, Service::Prepared& prepared, WholeSink sink);
-  // ApiError where there is none.
-  TextVoice& voice(const char* param, const std::string& name, const std::string& language) const;
+  // ApiError about `wish` where there is none, about `param` where it has no such name.
+  TextVoice& voice(const char* wish, const char* param, const std::string& name, const std::string& language) const;
   SpokenText as_answer(const SpeechCall& call) const;
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const Exchange& e, const char* what) const;

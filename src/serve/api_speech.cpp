@@ -36,10 +36,10 @@ VoiceWish wish_of(const std::string& voice, const std::string& language, const S
 }
 }  // namespace
 
-TextVoice& Api::voice(const char* param, const std::string& name, const std::string& language) const {
+TextVoice& Api::voice(const char* wish, const char* param, const std::string& name, const std::string& language) const {
   TextVoice* const voice = service_.spec().voice;
   if (!voice)
-    refuse(param,
+    refuse(wish,
            "this model answers in text; one that speaks (Qwen3-Omni) does so when it is served with "
            "--enable_audio_output true");
   try {
@@ -60,7 +60,7 @@ SpokenText Api::as_answer(const SpeechCall& call) const {
 
 void Api::speech(const Exchange& e) {
   const SpeechCall call = read_speech_request(e.body());
-  TextVoice& voice = this->voice("voice", call.voice, call.language);
+  TextVoice& voice = this->voice("model", "voice", call.voice, call.language);
   service_.check_model(call.model);
   SpokenText text = voice.alone() ? voice.text_of(call.text, call.instructions) : as_answer(call);
   const VoiceWish wish = wish_of(call.voice, call.language, service_.spec(), call.seed.value_or(service_.spec().seed));
@@ -77,7 +77,7 @@ void Api::speech(const Exchange& e) {
 
 // `sink` gets the answer with the sound of it.
 WholeSink Api::speaking(const Exchange& e, const ChatCall& call, Service::Prepared& prepared, WholeSink sink) {
-  TextVoice& voice = this->voice("audio.voice", call.spoken->voice, "");
+  TextVoice& voice = this->voice("modalities", "audio.voice", call.spoken->voice, "");
   const EngineRequest& request = prepared.stream.requests.at(0);
   const SpokenText asked{.prompt = request.prompt, .answer = {}, .media = request.media};
   const VoiceWish wish = wish_of(call.spoken->voice, "", service_.spec(), request.sampling.seed);

@@ -99,11 +99,12 @@ TEST(Speech, AModelThatOnlySpeaksSaysSo) {
   SpeakingServed s;
   ServiceSpec spec = s.service();
   spec.voice = &s.tongue, spec.task.name = "speech";
-  Api api({.verbose = false}, std::move(spec), s.workers);
+  const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, std::move(spec), s.workers);
   const HttpAnswer answer =
-      ask(api, "POST", "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}]})");
+      ask(*api, "POST", "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}]})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_NE(answer.body.find("it speaks: /v1/audio/speech"), std::string::npos) << answer.body;
+  api->stop();
 }
 
 TEST(Speech, WhatCannotBeIsRefused) {
@@ -123,8 +124,8 @@ TEST(Speech, WhatCannotBeIsRefused) {
   refused(*api, "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}], "modalities": ["smell"]})",
           "modalities");
   const auto silent = s.api();
-  refused(*silent, "/v1/audio/speech", R"({"input": "x"})", "voice");
-  refused(*silent, "/v1/chat/completions", chat + "}", "audio.voice");
+  refused(*silent, "/v1/audio/speech", R"({"input": "x"})", "model");
+  refused(*silent, "/v1/chat/completions", chat + "}", "modalities");
   api->stop();
 }
 
