@@ -31,9 +31,9 @@ Json read_speech_config(const std::filesystem::path& dir) {
   return config;
 }
 
-void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device device) {
-  load_decoder(vocoder.layers(), source, {.dtype = at::kFloat, .device = device});
-  load_parts(vocoder.parts(), source, at::kFloat, device);
+void load_vocoder(Vocoder& vocoder, const TensorFolder& source) {
+  load_decoder(vocoder.layers(), source, {.dtype = at::kFloat});
+  load_parts(vocoder.parts(), source, at::kFloat, at::kCPU);
   vocoder.settle();
   vocoder.layers().visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
 }
@@ -54,7 +54,7 @@ SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype
 
   speech.vocoder = std::make_unique<Vocoder>(speech.spec->vocoder);
   const auto own = dir / kVocoderFolder;
-  load_vocoder(*speech.vocoder, speech.spec->alone ? TensorFolder(own) : source, device);
+  load_vocoder(*speech.vocoder, speech.spec->alone ? TensorFolder(own) : source);
   return speech;
 }
 

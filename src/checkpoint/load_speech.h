@@ -21,7 +21,7 @@ Json read_speech_config(const std::filesystem::path& dir);
 // Fault::Model where the checkpoint does not speak.
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);
 
-// In f32, ready to be used.
-void load_vocoder(Vocoder& vocoder, const TensorFolder& source, c10::Device device);
+// In f32, on the processor: not every device has convolutions, and it is quick enough.
+void load_vocoder(Vocoder& vocoder, const TensorFolder& source);
 
 }  // namespace apus

@@ -177,7 +177,7 @@ at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
 std::vector<float> Speaker::sound(const at::Tensor& code_FG) const {
   if (code_FG.size(0) == 0) return {};
   const at::NoGradGuard no_grad;
-  const at::Tensor samples = vocoder_.sound(code_FG.to(options_.device())).to(at::kCPU, at::kFloat).contiguous();
+  const at::Tensor samples = vocoder_.sound(code_FG).contiguous();
   return {samples.data_ptr<float>(), samples.data_ptr<float>() + samples.numel()};
 }
 

@@ -23,7 +23,7 @@ class Speaker {
   TalkerPrompt prompt(const SpokenText& text, const VoiceWish& wish) const;
   // How this model's codes are usually drawn.
   VoiceWish usual() const;
-  // int64 [frames, codes]. Ends early when `stopped` says so.
+  // int64 [frames, codes], on the processor. Ends early when `stopped` says so.
   at::Tensor frames(const TalkerPrompt& prompt, const VoiceWish& wish, const std::function<bool()>& stopped = {}) const;
   // At kSpeechRate, in [-1, 1].
   std::vector<float> sound(const at::Tensor& code_FG) const;

@@ -72,7 +72,7 @@ TEST(Speaker, SoundsAsTransformers) {
   VocoderSpec short_pieces = g.speech.spec->vocoder;
   short_pieces.frames = g.golden["frames"], short_pieces.context = g.golden["context"];
   Vocoder in_pieces(short_pieces);
-  load_vocoder(in_pieces, TensorFolder(folder / "checkpoint"), at::kCPU);
+  load_vocoder(in_pieces, TensorFolder(folder / "checkpoint"));
   for (size_t i = 0; i < g.golden["chats"].size(); ++i) {
     const at::Tensor codes = g.tensors->tensor(str(i, ".codes"));
     for (const auto& [vocoder, name] : {std::pair{g.speech.vocoder.get(), ".whole"}, std::pair{&in_pieces, ".sound"}}) {
