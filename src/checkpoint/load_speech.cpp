@@ -6,6 +6,10 @@
 namespace apus {
 
 namespace {
+void prepare(Module& all) {
+  all.visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+}
+
 // Modules that are no model of their own.
 void load_parts(Module& parts, const TensorFolder& source, at::ScalarType dtype, c10::Device device) {
   parts.visit([&](const std::string& name, Param& p) {
@@ -15,7 +19,7 @@ void load_parts(Module& parts, const TensorFolder& source, at::ScalarType dtype,
             " has another shape");
     p.data = source.tensor(name).to(device, dtype);
   });
-  parts.visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+  prepare(parts);
 }
 
 void load_decoder(Decoder& decoder, const TensorFolder& source, LoadOptions how) {
@@ -35,7 +39,7 @@ void load_vocoder(Vocoder& vocoder, const TensorFolder& source) {
   load_decoder(vocoder.layers(), source, {.dtype = at::kFloat});
   load_parts(vocoder.parts(), source, at::kFloat, at::kCPU);
   vocoder.settle();
-  vocoder.layers().visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+  prepare(vocoder.layers());
 }
 
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
@@ -47,10 +51,9 @@ SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype
   const auto quantised = quantised_weights(config, {}, dir);
   const LoadOptions how{.dtype = dtype, .device = device, .quantised = quantised.get()};
   speech.talker = std::make_unique<Talker>(*speech.spec);
-  load_decoder(speech.talker->says_first(), source, how), load_decoder(speech.talker->says_rest(), source, how);
-  load_parts(speech.talker->parts(), source, dtype, device);
   for (Decoder* each : {&speech.talker->says_first(), &speech.talker->says_rest()})
-    each->visit_modules([](const std::string&, Module& module) { module.prepare_inference(); });
+    load_decoder(*each, source, how), prepare(*each);
+  load_parts(speech.talker->parts(), source, dtype, device);
 
   speech.vocoder = std::make_unique<Vocoder>(speech.spec->vocoder);
   const auto own = dir / kVocoderFolder;

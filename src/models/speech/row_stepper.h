@@ -18,7 +18,6 @@ class RowStepper {
   // `position`: [T] or [3, T]; undefined: these rows stand behind those before them.
   at::Tensor read(const at::Tensor& row_TD, at::Tensor position = {});  // -> hidden_TD
   void restart() { read_ = 0; }
-  int64_t room() const { return most_ - read_; }
 
  private:
   const Decoder& decoder_;

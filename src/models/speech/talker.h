@@ -46,7 +46,7 @@ class Talker {
   const Decoder& says_rest() const { return rest_; }
   TowerParts& parts() { return parts_; }
 
-  // `words_TD`: the embeddings of SpeechSpec::text's begin, end and none. Empty rows where nothing was answered.
+  // `mark_3D`: the embeddings of SpeechSpec::text's begin, end and none. No rows where nothing was answered.
   TalkerPrompt prompt(const Spoken& what, const at::Tensor& mark_3D, int64_t voice) const;
   TalkerPrompt prompt(const LoneText& what) const;
   // Of code i of a frame.

@@ -15,8 +15,7 @@ class Vocoder {
   const VocoderSpec& spec() const { return spec_; }
   Decoder& layers() { return layers_; }
   TowerParts& parts() { return parts_; }
-  // Once the weights are in: scales of branches become a part of their last matrices, sums of a codebook's rows their
-  // means.
+  // Once the weights are in: scales of branches become a part of their last matrices, sums in codebooks become means.
   void settle();
   // code_FG int64 [frames, books] -> samples [n] f32 in [-1, 1].
   at::Tensor sound(const at::Tensor& code_FG) const;
