@@ -28,13 +28,6 @@ void load_decoder(Decoder& decoder, const TensorFolder& source, LoadOptions how)
 }
 }  // namespace
 
-Json read_speech_config(const std::filesystem::path& dir) {
-  Json config = read_model_config(dir);
-  const auto own = dir / kVocoderFolder;
-  if (std::filesystem::exists(own)) config[kVocoderFolder] = read_model_config(own);
-  return config;
-}
-
 void load_vocoder(Vocoder& vocoder, const TensorFolder& source) {
   load_decoder(vocoder.layers(), source, {.dtype = at::kFloat});
   load_parts(vocoder.parts(), source, at::kFloat, at::kCPU);
@@ -43,7 +36,7 @@ void load_vocoder(Vocoder& vocoder, const TensorFolder& source) {
 }
 
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
-  const Json config = read_speech_config(dir);
+  const Json config = with_vocoder_settings(read_model_config(dir), dir);
   SpeakingParts speech{.spec = describe_speech(config)};
   require(speech.spec != nullptr, Fault::Model, dir.string(), " holds no model that speaks: its config.json has no ",
           "talker_config, or says enable_audio_output false");

@@ -16,8 +16,6 @@ struct SpeakingParts {
   std::unique_ptr<Talker> talker;
   std::unique_ptr<Vocoder> vocoder;  // in f32
 };
-// config.json, with that of a vocoder that stands in a folder of its own.
-Json read_speech_config(const std::filesystem::path& dir);
 // Fault::Model where the checkpoint does not speak.
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);
 

@@ -21,9 +21,7 @@ void SpeechOptions::settle(const ModelOptions& model) {
     config = parse_json(read_file(file, 16 << 20), file.string());
   alone = only_speaks(config);
   if (!enabled && !alone) return;
-  if (const auto own = dir / kVocoderFolder / "config.json"; std::filesystem::exists(own))
-    config[kVocoderFolder] = parse_json(read_file(own, 16 << 20), own.string());
-  const auto speech = describe_speech(config);
+  const auto speech = describe_speech(with_vocoder_settings(std::move(config), dir));
   require(speech != nullptr, Fault::Usage, model.model,
           " does not speak: Qwen3-Omni does, where its config.json has a talker_config and does not say "
           "enable_audio_output false, and Qwen3-TTS");

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/nearest.h"
 #include "base/registry.h"
 #include "models/spec/family.h"
@@ -63,6 +64,12 @@ int64_t language_word(const SpeechSpec& spec, const std::string& language, const
 RegisterSpeech::RegisterSpeech(const char* model_type,
                                std::shared_ptr<const SpeechSpec> (*read)(const Config& config)) {
   Registry<SpeechReader>::of().add(model_type, {read});
+}
+
+Json with_vocoder_settings(Json config, const std::filesystem::path& checkpoint) {
+  const auto file = checkpoint / kVocoderFolder / "config.json";
+  if (std::filesystem::exists(file)) config[kVocoderFolder] = parse_json(read_file(file, 16 << 20), file.string());
+  return config;
 }
 
 std::shared_ptr<const SpeechSpec> describe_speech(const Json& config) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -84,6 +85,8 @@ struct RegisterSpeech {
 std::shared_ptr<const SpeechSpec> read_qwen3_speech(const Config& config);
 std::shared_ptr<const SpeechSpec> read_qwen3_tts(const Config& config);
 inline constexpr const char* kVocoderFolder = "speech_tokenizer";
+// config.json of a checkpoint, with that of its vocoder where it has a folder of its own.
+Json with_vocoder_settings(Json config, const std::filesystem::path& checkpoint);
 
 // By model_type; null: it does not speak.
 std::shared_ptr<const SpeechSpec> describe_speech(const Json& config);
