@@ -29,8 +29,7 @@ struct MediaContent {
   // Of videos: how far two of the grid's steps in time lie apart. 0: not known.
   double seconds_per_grid = 0;
   std::string digest;  // of all this; equal digests mean equal content
-  // Of towers that make one row of some patches: these, counted from the medium's first, as many for each row; -1:
-  // none.
+  // Of towers that make one row of some patches: these, counted from its first, as many for each row; -1: none.
   std::vector<int32_t> pooled = {};
   int64_t pool = 0;
   // Height and width of the picture as it came, where the order of its rows depends on them; zeros elsewhere.
