@@ -35,8 +35,35 @@ void load_vocoder(Vocoder& vocoder, const TensorFolder& source) {
   prepare(vocoder.layers());
 }
 
+namespace {
+std::map<std::string, VoiceSample> voice_samples(const std::filesystem::path& path) {
+  const auto file = SafetensorsFile::open(path);
+  const std::string own = ".cond", sample = ".ref_mel";
+  std::map<std::string, VoiceSample> out;
+  for (const auto& [key, entry] : file->entries()) {
+    if (!key.ends_with(own)) continue;
+    const std::string name = key.substr(0, key.size() - own.size());
+    const at::Tensor mel = file->tensor(name + sample).to(at::kFloat);
+    require(mel.dim() == 2 || (mel.dim() == 3 && mel.size(0) == 1), Fault::Model, path.string(), ": ", name, sample,
+            " is not one sample of mel");
+    out[in_small_letters(name)] = {file->tensor(key).to(at::kFloat), mel.dim() == 3 ? mel[0] : mel};
+  }
+  return out;
+}
+}  // namespace
+
+void load_flow_vocoder(FlowVocoder& vocoder, const TensorFolder& source, const std::filesystem::path& voices,
+                       c10::Device device) {
+  load_parts(vocoder.flow_parts(), source, at::kFloat, device);
+  for (TowerParts* each : {&vocoder.manner_parts(), &vocoder.wave_parts()})
+    load_parts(*each, source, at::kFloat, at::kCPU);
+  require(std::filesystem::exists(voices), Fault::Model, voices.string(),
+          " is missing: it holds the voices; download it with the checkpoint");
+  vocoder.learn_voices(voice_samples(voices));
+}
+
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
-  const Json config = with_vocoder_settings(read_model_config(dir), dir);
+  const Json config = with_speech_files(read_model_config(dir), dir);
   SpeakingParts speech{.spec = describe_speech(config)};
   require(speech.spec != nullptr, Fault::Model, dir.string(), " holds no model that speaks: its config.json has no ",
           "talker_config, or says enable_audio_output false");
@@ -44,13 +71,19 @@ SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype
   const auto quantised = quantised_weights(config, {}, dir);
   const LoadOptions how{.dtype = dtype, .device = device, .quantised = quantised.get()};
   speech.talker = std::make_unique<Talker>(*speech.spec);
-  for (Decoder* each : {&speech.talker->says_first(), &speech.talker->says_rest()})
-    load_decoder(*each, source, how), prepare(*each);
+  for (Decoder* each : {&speech.talker->says_first(), speech.talker->says_rest()})
+    if (each) load_decoder(*each, source, how), prepare(*each);
   load_parts(speech.talker->parts(), source, dtype, device);
 
-  speech.vocoder = std::make_unique<Vocoder>(speech.spec->vocoder);
-  const auto own = dir / kVocoderFolder;
-  load_vocoder(*speech.vocoder, speech.spec->alone ? TensorFolder(own) : source);
+  if (speech.spec->flow) {
+    auto vocoder = std::make_unique<FlowVocoder>(*speech.spec->flow);
+    load_flow_vocoder(*vocoder, source, dir / kVoicesFile, device);
+    speech.vocoder = std::move(vocoder);
+  } else {
+    auto vocoder = std::make_unique<Vocoder>(speech.spec->vocoder);
+    load_vocoder(*vocoder, speech.spec->alone ? TensorFolder(dir / kVocoderFolder) : source);
+    speech.vocoder = std::move(vocoder);
+  }
   return speech;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "checkpoint/weights.h"
+#include "models/speech/flow_vocoder.h"
 #include "models/speech/talker.h"
 #include "models/speech/vocoder.h"
 
@@ -14,12 +15,15 @@ namespace apus {
 struct SpeakingParts {
   std::shared_ptr<const SpeechSpec> spec;
   std::unique_ptr<Talker> talker;
-  std::unique_ptr<Vocoder> vocoder;  // in f32
+  std::unique_ptr<SoundMaker> vocoder;  // in f32
 };
 // Fault::Model where the checkpoint does not speak.
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);
 
 // In f32, on the processor: not every device has convolutions, and it is quick enough.
 void load_vocoder(Vocoder& vocoder, const TensorFolder& source);
+// The same but for the flow, which lies on the device. `voices`: the file of their samples.
+void load_flow_vocoder(FlowVocoder& vocoder, const TensorFolder& source, const std::filesystem::path& voices,
+                       c10::Device device);
 
 }  // namespace apus

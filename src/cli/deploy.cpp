@@ -76,7 +76,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
   v("enable_audio_output", speech.enabled,
     "answers are spoken where a request wants it (\"modalities\": [\"text\", \"audio\"], or /v1/audio/speech); of "
-    "Qwen3-Omni");
+    "Qwen2.5-Omni and Qwen3-Omni");
   speech.voice_fields(v);
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
   v("infer_backend", infer_backend,

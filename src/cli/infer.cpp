@@ -43,7 +43,8 @@ void InferOptions::fields(OptionTable& v) {
       .shown_default(
           "<checkpoint>/infer_result/<time>.jsonl, or result/<model>/infer_result/... for a model that no run made");
   v("audio_dir", audio_dir,
-    "folder: speak the answers too, each into a WAV file there, which the row's \"spoken\" names. Of Qwen3-Omni")
+    "folder: speak the answers too, each into a WAV file there, which the row's \"spoken\" names. Of "
+    "Qwen2.5-Omni and Qwen3-Omni")
       .shown_default("none");
   speech.voice_fields(v);
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");

@@ -8,7 +8,8 @@
 namespace apus {
 
 void SpeechOptions::voice_fields(OptionTable& v) {
-  v("speaker", speaker, "the voice of a model that speaks, as config.json names it (talker_config.speaker_id, spk_id)")
+  v("speaker", speaker,
+    "the voice of a model that speaks, as the checkpoint names it (speaker_id or spk_id of talker_config, spk_dict.pt)")
       .shown_default("the first in the alphabet");
   v("speech_language", language, "the language of texts that Qwen3-TTS speaks (talker_config.codec_language_id)")
       .shown_default("auto: as the voice understands the text");
@@ -21,10 +22,11 @@ void SpeechOptions::settle(const ModelOptions& model) {
     config = parse_json(read_file(file, 16 << 20), file.string());
   alone = only_speaks(config);
   if (!enabled && !alone) return;
-  const auto speech = describe_speech(with_vocoder_settings(std::move(config), dir));
-  require(speech != nullptr, Fault::Usage, model.model,
-          " does not speak: Qwen3-Omni does, where its config.json has a talker_config and does not say "
-          "enable_audio_output false, and Qwen3-TTS");
+  const auto speech = describe_speech(with_speech_files(std::move(config), dir));
+  require(
+      speech != nullptr, Fault::Usage, model.model,
+      " does not speak: Qwen2.5-Omni and Qwen3-Omni do, where their config.json has a talker_config and does not say "
+      "enable_audio_output false, and Qwen3-TTS");
   voice_word(*speech, speaker), language_word(*speech, language, speaker);
 }
 

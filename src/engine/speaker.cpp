@@ -19,9 +19,6 @@
 namespace apus {
 
 namespace {
-// Marks at the end of the talker's words; of them only the one that ends speech may be said.
-constexpr int64_t kMarks = 1024;
-
 at::Tensor on_device(const std::vector<int64_t>& values, at::Device device) {
   return at::tensor(values, at::kLong).to(device);
 }
@@ -63,13 +60,32 @@ std::vector<MediaItem> moved_media(const TalkerPrompt& prompt, const std::vector
 }
 }  // namespace
 
-Speaker::Speaker(const Talker& talker, const Vocoder& vocoder, at::TensorOptions options)
+Speaker::Speaker(const Talker& talker, const SoundMaker& vocoder, at::TensorOptions options)
     : talker_(talker), vocoder_(vocoder), options_(options) {}
 
 std::vector<std::string> Speaker::voices() const {
   std::vector<std::string> names;
   for (const auto& [name, word] : talker_.spec().voices) names.push_back(name);
   return names;
+}
+
+// What the model that answers makes of the chat.
+void Speaker::watch(const Model& model, const SpokenText& text, Spoken& what) const {
+  const SpeechSpec& spec = talker_.spec();
+  const at::Device device = options_.device();
+  const auto type = options_.dtype().toScalarType();
+  Inputs in(on_device({what.tokens.begin(), what.tokens.end()}, device), {text.media});
+  Step s = packed_step({static_cast<int32_t>(what.tokens.size())}, device);
+  s.position = at::Tensor();
+  if (spec.reads_chat) {
+    what.hidden_TD = model.forward(in, s).to(type);
+    return;
+  }
+  Watching watching(spec.sees_layer);
+  model.forward(in, s, watching);
+  require(watching.seen_TD.defined(), Fault::Model, "config.json: accept_hidden_layer is ", spec.sees_layer,
+          ", and the model has ", model.shape().layers, " layers");
+  what.seen_TD = watching.seen_TD.to(type);
 }
 
 TalkerPrompt Speaker::prompt(const Model& model, const SpokenText& text, const std::string& voice) const {
@@ -88,17 +104,11 @@ TalkerPrompt Speaker::prompt(const Model& model, const SpokenText& text, const s
     what.is_medium.assign(ids.size(), false);
     for (const MediaItem& item : text.media)
       for (const int64_t i : own_tokens(what.tokens, item, seeing)) what.is_medium[static_cast<size_t>(i)] = true;
-    Inputs in(on_device(ids, device), {text.media});
-    Step s = packed_step({static_cast<int32_t>(ids.size())}, device);
-    s.position = at::Tensor();
-    Watching watching(spec.sees_layer);
-    model.forward(in, s, watching);
-    require(watching.seen_TD.defined(), Fault::Model, "config.json: accept_hidden_layer is ", spec.sees_layer,
-            ", and the model has ", model.shape().layers, " layers");
-    what.seen_TD = watching.seen_TD.to(options_.dtype().toScalarType());
   }
+  if (spec.reads_chat || !text.media.empty()) watch(model, text, what);
+  const int64_t word = voice_word(spec, voice);
   TalkerPrompt out =
-      talker_.prompt(what, looked_up({spec.text.begin, spec.text.end, spec.text.none}), voice_word(spec, voice));
+      talker_.prompt(what, looked_up({spec.reads_chat ? word : spec.text.begin, spec.text.end, spec.text.none}), word);
   const std::vector<MediaItem> media = moved_media(out, text.media);
   if (media.empty() || !out.row_TD.defined()) return out;
   std::vector<int32_t> read;
@@ -124,19 +134,15 @@ TalkerPrompt Speaker::prompt(const SpokenText& text, const VoiceWish& wish) cons
 VoiceWish Speaker::usual() const {
   const SpeechSpec& spec = talker_.spec();
   VoiceWish wish;
-  wish.first = {.temperature = 0.9, .top_k = 50, .repetition_penalty = 1.05};
-  wish.first.min_new_tokens = spec.least_codes, wish.first.stop_ids = {static_cast<int32_t>(spec.code.end)};
+  wish.first = {.temperature = 0.9, .top_p = spec.first_top_p, .top_k = spec.first_top_k, .repetition_penalty = 1.05};
+  wish.first.min_new_tokens = spec.least_codes, wish.first.stop_ids = spec.ends;
   wish.rest = {.temperature = spec.rest_temperature, .top_p = spec.rest_top_p, .top_k = 50};
   return wish;
 }
 
 int32_t Speaker::first_of_frame(const at::Tensor& hidden_1D, const VoiceWish& wish,
                                 const std::vector<int32_t>& before) const {
-  const int64_t words = talker_.spec().talker.shape.vocab;
-  std::vector<int32_t> marks;
-  for (int64_t word = std::max<int64_t>(0, words - kMarks); word < words; ++word)
-    if (word != talker_.spec().code.end) marks.push_back(static_cast<int32_t>(word));
-  return drawn_code(talker_.says_first().head(hidden_1D, Step()), wish.first, before, marks);
+  return drawn_code(talker_.says_first().head(hidden_1D, Step()), wish.first, before, talker_.spec().unsaid);
 }
 
 at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
@@ -145,39 +151,43 @@ at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
   const SpeechSpec& spec = talker_.spec();
   const at::Device device = options_.device();
   std::vector<int64_t> said;
-  std::vector<int32_t> firsts, rest;
+  std::vector<int32_t> firsts = spec.said, rest;
   const auto row_of = [&](int64_t i, int32_t code) { return talker_.code_row(i, on_device({code}, device)); };
   const int64_t asked = prompt.row_TD.defined() ? prompt.row_TD.size(0) : 0;
   if (asked > 0) {
-    RowStepper first(talker_.says_first(), options_, asked + wish.most_frames),
-        finisher(talker_.says_rest(), options_, spec.codes);
-    at::Tensor hidden_1D = first.read(prompt.row_TD, prompt.position).narrow(0, asked - 1, 1);
+    RowStepper first(talker_.says_first(), options_, asked + wish.most_frames);
+    std::optional<RowStepper> finisher;
+    if (talker_.says_rest()) finisher.emplace(*talker_.says_rest(), options_, spec.codes);
+    at::Tensor hidden_1D = first.read(talker_.for_first(prompt.row_TD), prompt.position).narrow(0, asked - 1, 1);
     // Behind media positions go on after the largest one, whatever the number of rows.
     const int64_t next = prompt.position.defined() ? prompt.position.max().item<int64_t>() + 1 : asked;
     for (int64_t frame = 0; frame < wish.most_frames && !(stopped && stopped()); ++frame) {
       const int32_t code = first_of_frame(hidden_1D, wish, firsts);
-      if (code == spec.code.end) break;
+      if (std::count(spec.ends.begin(), spec.ends.end(), code)) break;
       firsts.push_back(code), said.push_back(code);
-      at::Tensor row = row_of(0, code), sum = row;
-      finisher.restart();
-      at::Tensor state_1D = finisher.read(talker_.for_rest(at::cat({hidden_1D, row}, 0))).narrow(0, 1, 1);
+      at::Tensor row = row_of(0, code), sum = row, state_1D;
+      if (finisher) {
+        finisher->restart();
+        state_1D = finisher->read(talker_.for_rest(at::cat({hidden_1D, row}, 0))).narrow(0, 1, 1);
+      }
       for (int64_t i = 1; i < spec.codes; ++i) {
         const int32_t further = drawn_code(talker_.rest_logits(i, state_1D), wish.rest, rest);
         rest.push_back(further), said.push_back(further);
         row = row_of(i, further), sum = sum + row;
-        if (i + 1 < spec.codes) state_1D = finisher.read(talker_.for_rest(row));
+        if (i + 1 < spec.codes) state_1D = finisher->read(talker_.for_rest(row));
       }
       sum = sum + (frame < prompt.later_TD.size(0) ? prompt.later_TD.narrow(0, frame, 1) : prompt.none_D);
-      hidden_1D = first.read(sum, on_device({next + frame}, device));
+      hidden_1D = first.read(talker_.for_first(sum), on_device({next + frame}, device));
     }
   }
   return at::tensor(said, at::kLong).view({-1, spec.codes});
 }
 
-std::vector<float> Speaker::sound(const at::Tensor& code_FG) const {
+std::vector<float> Speaker::sound(const at::Tensor& code_FG, const VoiceWish& wish) const {
   if (code_FG.size(0) == 0) return {};
   const at::NoGradGuard no_grad;
-  const at::Tensor samples = vocoder_.sound(code_FG).contiguous();
+  const at::Tensor samples =
+      vocoder_.sound(code_FG, {.voice = in_small_letters(wish.voice), .seed = wish.first.seed}).contiguous();
   return {samples.data_ptr<float>(), samples.data_ptr<float>() + samples.numel()};
 }
 

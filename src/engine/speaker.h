@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "engine/answer/text_voice.h"
+#include "models/speech/sound_maker.h"
 #include "models/speech/talker.h"
-#include "models/speech/vocoder.h"
 
 namespace apus {
 
 class Speaker {
  public:
   // `options`: type and device of the talker's cache. All must outlive it.
-  Speaker(const Talker& talker, const Vocoder& vocoder, at::TensorOptions options);
+  Speaker(const Talker& talker, const SoundMaker& vocoder, at::TensorOptions options);
   std::vector<std::string> voices() const;
   // What the talker reads: made where the model that answers may be run. No rows: nothing was answered.
   TalkerPrompt prompt(const Model& model, const SpokenText& text, const std::string& voice) const;
@@ -26,13 +26,14 @@ class Speaker {
   // int64 [frames, codes], on the processor. Ends early when `stopped` says so.
   at::Tensor frames(const TalkerPrompt& prompt, const VoiceWish& wish, const std::function<bool()>& stopped = {}) const;
   // At kSpeechRate, in [-1, 1].
-  std::vector<float> sound(const at::Tensor& code_FG) const;
+  std::vector<float> sound(const at::Tensor& code_FG, const VoiceWish& wish = {}) const;
 
  private:
+  void watch(const Model& model, const SpokenText& text, Spoken& what) const;
   int32_t first_of_frame(const at::Tensor& hidden_1D, const VoiceWish& wish, const std::vector<int32_t>& before) const;
 
   const Talker& talker_;
-  const Vocoder& vocoder_;
+  const SoundMaker& vocoder_;
   const at::TensorOptions options_;
 };
 

@@ -28,7 +28,7 @@ class OpenedVoice : public TextVoice {
                            const std::function<bool()>& stopped) override {
     const TalkerPrompt prompt = prompt_of(text, wish);
     const std::lock_guard one_at_a_time(mutex_);
-    return speaker_.sound(speaker_.frames(prompt, wish, stopped));
+    return speaker_.sound(speaker_.frames(prompt, wish, stopped), wish);
   }
 
  protected:

@@ -40,7 +40,7 @@ TextVoice& Api::voice(const char* wish, const char* param, const std::string& na
   TextVoice* const voice = service_.spec().voice;
   if (!voice)
     refuse(wish,
-           "this model answers in text; one that speaks (Qwen3-Omni) does so when it is served with "
+           "this model answers in text; one that speaks (Qwen2.5-Omni, Qwen3-Omni) does so when it is served with "
            "--enable_audio_output true");
   try {
     voice->check(name, language);

@@ -383,6 +383,22 @@ TensorEntry entry_of(const Value& tensor, const std::map<std::string, ZipEntry>&
   return {tensor.type, tensor.shape, file->second.begin + begin, file->second.begin + begin + bytes};
 }
 
+// A dict of dicts: tensors and whole numbers by both names with a dot between.
+void add_groups(const Value& all, const std::map<std::string, ZipEntry>& archive, const std::string& where,
+                SafetensorsHeader& out) {
+  if (all.kind != Kind::Dict) return;
+  for (size_t i = 0; i + 1 < all.items.size(); i += 2) {
+    const Value& group = *all.items[i + 1];
+    if (group.kind != Kind::Dict) continue;
+    for (size_t j = 0; j + 1 < group.items.size(); j += 2) {
+      const std::string name = all.items[i]->text + "." + group.items[j]->text;
+      const Value& value = *group.items[j + 1];
+      if (value.kind == Kind::Tensor) out.tensors[name] = entry_of(value, archive, name, where);
+      if (value.kind == Kind::Number) out.metadata[name] = std::to_string(value.number);
+    }
+  }
+}
+
 }  // namespace
 
 bool is_torch_file(const std::byte* data, int64_t size) { return size >= 4 && std::memcmp(data, "PK\x03\x04", 4) == 0; }
@@ -414,6 +430,7 @@ SafetensorsHeader parse_torch_file(const std::byte* data, int64_t size, const st
     if (!out.tensors.empty() || !inner) break;
     all = inner;
   }
+  if (out.tensors.empty()) add_groups(*all, archive, where, out);
   require(!out.tensors.empty(), Fault::Model, where, ": its pickle holds no state dict of tensors");
   return out;
 }

@@ -8,7 +8,8 @@
 namespace apus {
 
 bool is_torch_file(const std::byte* data, int64_t size);
-// Where the tensors of a state dict lie in the file. Fault::Model for other pickles, with what is wrong.
+// Where the tensors of a state dict lie in the file; those of a dict of dicts as `group.name`, with whole numbers
+// beside them in the metadata. Fault::Model for other pickles, with what is wrong.
 SafetensorsHeader parse_torch_file(const std::byte* data, int64_t size, const std::string& where);
 
 }  // namespace apus

@@ -12,18 +12,21 @@
 #include "checkpoint/load_speech.h"
 #include "models/seeing_decoder.h"
 #include "models/spec/media_text.h"
+#include "tests/folder.h"
 #include "tests/paths.h"
 #include "tests/refusal.h"
 
 namespace apus {
 namespace {
 
-const std::filesystem::path folder = test::source_dir() / "tests/data/speech/qwen3_omni_moe";
+const std::filesystem::path all = test::source_dir() / "tests/data/speech", folder = all / "qwen3_omni_moe";
 
 struct Golden {
-  Golden() : speech(load_speech(folder / "checkpoint", at::kFloat, at::kCPU)) {
-    model = load_model(folder / "checkpoint", {});
-  }
+  explicit Golden(const std::filesystem::path& from = folder)
+      : golden(Json::parse(read_file(from / "golden.json", 1 << 20))),
+        tensors(SafetensorsFile::open(from / "golden.safetensors")),
+        speech(load_speech(from / "checkpoint", at::kFloat, at::kCPU)),
+        model(load_model(from / "checkpoint", {})) {}
   SpokenText text(const Json& chat, size_t number) const {
     SpokenText out{.prompt = chat["prompt"].get<std::vector<int32_t>>()};
     const auto all = chat["tokens"].get<std::vector<int32_t>>();
@@ -38,8 +41,8 @@ struct Golden {
     out.media = placed_media(out.prompt, {content}, dynamic_cast<const SeeingDecoder&>(*model).seeing());
     return out;
   }
-  const Json golden = Json::parse(read_file(folder / "golden.json", 1 << 20));
-  const std::shared_ptr<SafetensorsFile> tensors = SafetensorsFile::open(folder / "golden.safetensors");
+  const Json golden;
+  const std::shared_ptr<SafetensorsFile> tensors;
   SpeakingParts speech;
   std::unique_ptr<Model> model;
 };
@@ -51,8 +54,7 @@ VoiceWish likeliest(const Speaker& speaker, const std::string& voice, int64_t fr
   return wish;
 }
 
-TEST(Speaker, SaysTheSameCodesAsTransformers) {
-  const Golden g;
+void expect_the_same_codes(const Golden& g) {
   const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));
   for (size_t i = 0; i < g.golden["chats"].size(); ++i) {
     const Json& chat = g.golden["chats"][i];
@@ -61,11 +63,11 @@ TEST(Speaker, SaysTheSameCodesAsTransformers) {
     const TalkerPrompt prompt = speaker.prompt(*g.model, text, chat["voice"]);
     const at::Tensor said = speaker.frames(prompt, likeliest(speaker, chat["voice"], codes.size(0)));
     EXPECT_TRUE(said.equal(codes)) << "chat " << i << ":\n" << said << "\nexpected\n" << codes;
-    EXPECT_FALSE(speaker.frames(speaker.prompt(*g.model, text, "chelsie"), likeliest(speaker, "chelsie", codes.size(0)))
-                     .equal(codes))
-        << "another voice says the same";
+    EXPECT_FALSE(speaker.prompt(*g.model, text, "chelsie").row_TD.equal(prompt.row_TD)) << "voices are not told apart";
   }
 }
+
+TEST(Speaker, SaysTheSameCodesAsTransformers) { expect_the_same_codes(Golden()); }
 
 TEST(Speaker, SoundsAsTransformers) {
   const Golden g;
@@ -75,8 +77,9 @@ TEST(Speaker, SoundsAsTransformers) {
   load_vocoder(in_pieces, TensorFolder(folder / "checkpoint"));
   for (size_t i = 0; i < g.golden["chats"].size(); ++i) {
     const at::Tensor codes = g.tensors->tensor(str(i, ".codes"));
-    for (const auto& [vocoder, name] : {std::pair{g.speech.vocoder.get(), ".whole"}, std::pair{&in_pieces, ".sound"}}) {
-      const at::Tensor expected = g.tensors->tensor(str(i, name)), sound = vocoder->sound(codes);
+    const SoundMaker &whole = *g.speech.vocoder, &pieces = in_pieces;
+    for (const auto& [vocoder, name] : {std::pair{&whole, ".whole"}, std::pair{&pieces, ".sound"}}) {
+      const at::Tensor expected = g.tensors->tensor(str(i, name)), sound = vocoder->sound(codes, {});
       ASSERT_EQ(sound.sizes(), expected.sizes());
       EXPECT_LT((sound - expected).abs().max().item<double>(), 2e-4) << "chat " << i << name;
     }
@@ -111,9 +114,47 @@ TEST(Speaker, DrawsTheSameWithTheSameSeed) {
   EXPECT_FALSE(with(1).equal(with(2)));
 }
 
+// Qwen2.5-Omni: tests/peers/make_flow_speech_numbers.py.
+TEST(FlowSpeaker, SaysTheSameCodesAsTransformers) { expect_the_same_codes(Golden(all / "qwen2_5_omni")); }
+
+TEST(FlowSpeaker, SoundsAsTransformersFromTheSameNoise) {
+  const Golden g(all / "qwen2_5_omni");
+  const auto& vocoder = dynamic_cast<const FlowVocoder&>(*g.speech.vocoder);
+  for (size_t i = 0; i < g.golden["chats"].size(); ++i) {
+    const auto expected = [&](const char* what) { return g.tensors->tensor(str(i, what)); };
+    const at::Tensor mel = vocoder.mel(expected(".codes"), "ethan", expected(".noise"));
+    ASSERT_EQ(mel.sizes(), expected(".mel").sizes());
+    EXPECT_LT((mel - expected(".mel")).abs().max().item<double>(), 2e-4) << "chat " << i;
+    const at::Tensor sound = vocoder.wave(mel);
+    ASSERT_EQ(sound.sizes(), expected(".sound").sizes());
+    EXPECT_LT((sound - expected(".sound")).abs().max().item<double>(), 1e-4) << "chat " << i;
+    EXPECT_GT((vocoder.mel(expected(".codes"), "chelsie", expected(".noise")) - mel).abs().max().item<double>(), 0.01)
+        << "another voice sounds the same";
+  }
+}
+
+TEST(FlowSpeaker, SoundFollowsTheSeedAndTheVoice) {
+  const Golden g(all / "qwen2_5_omni");
+  const at::Tensor codes = g.tensors->tensor("0.codes");
+  const auto with = [&](const std::string& voice, uint64_t seed) {
+    return g.speech.vocoder->sound(codes, {.voice = voice, .seed = seed});
+  };
+  EXPECT_TRUE(with("", 1).equal(with("chelsie", 1))) << "the first voice in the alphabet is the usual one";
+  EXPECT_FALSE(with("", 1).equal(with("", 2)));
+  EXPECT_FALSE(with("", 1).equal(with("ethan", 1)));
+}
+
+TEST(FlowSpeaker, AsksForTheFileOfVoices) {
+  const test::Folder copy;
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(all / "qwen2_5_omni/checkpoint" / file, copy.path / file);
+  test::expect_says(test::refusal(Fault::Model, [&] { load_speech(copy.path, at::kFloat, at::kCPU); }),
+                    "spk_dict.pt is missing");
+}
+
 // Qwen3-TTS, held against its authors' own program: tests/peers/make_tts_numbers.py.
 TEST(LoneSpeaker, SaysAndSoundsAsItsAuthorsProgram) {
-  const auto own = test::source_dir() / "tests/data/speech/qwen3_tts";
+  const auto own = all / "qwen3_tts";
   const SpeakingParts speech = load_speech(own / "checkpoint", at::kFloat, at::kCPU);
   const Speaker speaker(*speech.talker, *speech.vocoder, at::TensorOptions().dtype(at::kFloat));
   const Json cases = Json::parse(read_file(own / "golden.json", 1 << 20))["cases"];

@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 from transformers import AutoModelForMultimodalLM
 
 from make_numbers import asked, loss_of, on_disk, place
-from make_seeing_numbers import LARGEST_GRADIENT, NEW_TOKENS, ROWS, labels_of, random_weights, together
+from make_seeing_numbers import LARGEST_GRADIENT, NEW_TOKENS, ROWS, labels_of, together
+from random_weights import random_weights
 
 FRAMES = (21, 32, 9)  # of the sounds that are heard; ten times as many where whole seconds are heard together
 

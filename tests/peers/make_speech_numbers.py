@@ -11,7 +11,7 @@ import json
 import pathlib
 
 import torch
-from make_seeing_numbers import random_weights
+from random_weights import random_weights
 from safetensors.torch import save_file
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration
 

@@ -30,6 +30,14 @@ TEST(TorchFile, HoldsWhatSafetensorsHold) {
   }
 }
 
+TEST(TorchFile, OfADictOfDictsHoldsBothNamesAndWholeNumbers) {
+  const auto voices =
+      SafetensorsFile::open(test::source_dir() / "tests/data/speech/qwen2_5_omni/checkpoint/spk_dict.pt");
+  EXPECT_EQ(voices->entries().size(), 4u);
+  EXPECT_EQ(voices->entries().at("Ethan.ref_mel").shape, (std::vector<int64_t>{1, 13, 10}));
+  EXPECT_EQ(voices->metadata().at("Ethan.bos_token"), "371");
+}
+
 TEST(TorchFile, WhatIsNoStateDictIsRefused) {
   const auto refused = [](const char* name) {
     return test::refusal(Fault::Model, [&] { SafetensorsFile::open(data(name)); });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen2.5-Omni's thinker: Qwen2.5-VL that hears. Its speaking parts are not read.
+// Qwen2.5-Omni: its thinker is Qwen2.5-VL that hears; what it says can be spoken (models/spec/read_flow_speech.cpp).
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_omni.h"
+#include "models/spec/speech_spec.h"
 
 namespace apus::families::qwen2_5_omni {
 
@@ -54,7 +55,7 @@ const std::vector<Preset> presets = {
 };
 
 const RegisterFamily qwen2_5_omni("qwen2_5_omni",
-                                  {.title = "Qwen2.5-Omni (thinker)",
+                                  {.title = "Qwen2.5-Omni",
                                    .architecture = "Qwen2_5OmniModel",
                                    .read = read,
                                    .says = {{"use_sliding_window", false},
@@ -68,6 +69,7 @@ const RegisterFamily qwen2_5_omni("qwen2_5_omni",
                                             {"vision_start_token_id", 151652},
                                             {"vision_end_token_id", 151653}},
                                    .presets = presets});
+const RegisterSpeech speech("qwen2_5_omni", read_flow_speech);
 }  // namespace
 
 }  // namespace apus::families::qwen2_5_omni

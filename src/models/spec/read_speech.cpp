@@ -219,11 +219,20 @@ VocoderSpec read_12hz_vocoder(const Config& c) {
   return v;
 }
 
-void check_marks(const SpeechSpec& spec) {
+// At the end of the talker's words stand marks; of them only the one that ends speech may be said.
+void fill_words(SpeechSpec& spec) {
+  const int64_t kMarks = 1024, words = spec.talker.shape.vocab;
+  spec.ends = {static_cast<int32_t>(spec.code.end)};
+  for (int64_t word = std::max<int64_t>(0, words - kMarks); word < words; ++word)
+    if (word != spec.code.end) spec.unsaid.push_back(static_cast<int32_t>(word));
+}
+
+void check_marks(SpeechSpec& spec) {
   const auto& code = spec.code;
   for (const int64_t word : {code.begin, code.end, code.none, code.no_thought, code.thought_begin, code.thought_end})
     require(word >= 0 && word < spec.talker.shape.vocab, Fault::Model, "config.json: the talker's mark ", word,
             " lies outside its ", spec.talker.shape.vocab, " words");
+  fill_words(spec);
   require(spec.codes >= 2 && spec.codes <= 64 && spec.codes == spec.vocoder.books, Fault::Model,
           "config.json: the talker says ", spec.codes, " codes a frame, the vocoder reads ", spec.vocoder.books);
 }

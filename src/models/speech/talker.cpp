@@ -9,7 +9,9 @@
 
 namespace apus {
 
-Talker::Talker(const SpeechSpec& spec) : spec_(spec), first_(spec.talker), rest_(spec.finisher), parts_(spec.parts) {}
+Talker::Talker(const SpeechSpec& spec) : spec_(spec), first_(spec.talker), parts_(spec.parts) {
+  if (spec.codes > 1) rest_.emplace(spec.finisher);
+}
 
 at::Tensor Talker::projected(const at::Tensor& row_TD, const std::string& name) const {
   const at::Tensor between = parts_.linear(name + ".linear_fc1")(row_TD, Step());
@@ -17,6 +19,7 @@ at::Tensor Talker::projected(const at::Tensor& row_TD, const std::string& name) 
 }
 
 at::Tensor Talker::code_row(int64_t i, const at::Tensor& id_T) const {
+  if (spec_.reads_chat) return ops::embedding(id_T, parts_.table("talker.model.embed_tokens").weight());
   if (i == 0) return first_.embed(Inputs(id_T), Step());
   const Table& table = parts_.table(str("talker.code_predictor.model.codec_embedding.", i - 1));
   return ops::embedding(id_T, table.weight());
@@ -24,6 +27,10 @@ at::Tensor Talker::code_row(int64_t i, const at::Tensor& id_T) const {
 
 at::Tensor Talker::rest_logits(int64_t i, const at::Tensor& hidden_TD) const {
   return parts_.linear(str("talker.code_predictor.lm_head.", i - 1)).wide(hidden_TD, Step());
+}
+
+at::Tensor Talker::for_first(const at::Tensor& row_TD) const {
+  return spec_.reads_chat ? parts_.linear("talker.thinker_to_talker_proj")(row_TD, Step()) : row_TD;
 }
 
 at::Tensor Talker::for_rest(const at::Tensor& row_TD) const {
@@ -54,7 +61,29 @@ int64_t answering_turn(const SpeechSpec& spec, const Spoken& what) {
 }
 }  // namespace
 
+// Every token of the prompt, the voice, and the answer's first token; codes that say nothing stand under the last two.
+TalkerPrompt Talker::whole_chat(const Spoken& what, const at::Tensor& mark_3D) const {
+  TalkerPrompt out;
+  for (int64_t i = 0; i < what.prompt; ++i) out.from.push_back(i);
+  const int64_t answered = std::ssize(what.tokens) - what.prompt;
+  if (answered == 0) return out;
+  at::Tensor known = what.row_TD;
+  if (!what.is_medium.empty()) {
+    const std::vector<int64_t> medium(what.is_medium.begin(), what.is_medium.end());
+    const at::Tensor is_medium = at::tensor(medium, at::kLong).to(known.device()).to(at::kBool).unsqueeze(1);
+    known = known.masked_fill(is_medium, 0);
+  }
+  known = known + what.hidden_TD;
+  const at::Tensor codes = code_row(0, at::tensor({spec_.code.none, spec_.code.begin}, at::kLong).to(known.device()));
+  const at::Tensor voice = mark_3D.narrow(0, 0, 1), first = known.narrow(0, what.prompt, 1);
+  out.row_TD = at::cat({known.narrow(0, 0, what.prompt), at::cat({voice, first}, 0) + codes}, 0);
+  out.later_TD = at::cat({known.narrow(0, what.prompt + 1, answered - 1), mark_3D.narrow(0, 1, 1)}, 0);
+  out.none_D = mark_3D.narrow(0, 2, 1);
+  return out;
+}
+
 TalkerPrompt Talker::prompt(const Spoken& what, const at::Tensor& mark_3D, int64_t voice) const {
+  if (spec_.reads_chat) return whole_chat(what, mark_3D);
   TalkerPrompt out;
   out.from = users_tokens(spec_, what);
   const auto total = std::ssize(what.tokens);

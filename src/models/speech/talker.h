@@ -2,6 +2,7 @@
 // What says the codes of a voice, as modules, and what it reads before it begins.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "models/decoder.h"
@@ -18,6 +19,8 @@ struct Spoken {
   // Where there are media: which tokens stand for them, and what all tokens were at SpeechSpec::sees_layer.
   std::vector<bool> is_medium;
   at::Tensor seen_TD;
+  // Of a talker that reads the chat: what the model that answers made of each token in the end.
+  at::Tensor hidden_TD = {};
 };
 
 // The same where no model answers: words of instructions, and of a text as an answer in a chat, whose turn begins with
@@ -27,7 +30,7 @@ struct LoneText {
   int64_t language = -1, voice = -1;  // words of the talker; -1: none
 };
 
-// What the talker reads: rows of its own width.
+// What the talker reads: rows of its own width, or those that for_first() makes such.
 struct TalkerPrompt {
   at::Tensor row_TD;
   at::Tensor position;        // [3, T]; undefined: each stands behind the one before it
@@ -41,25 +44,29 @@ class Talker {
   explicit Talker(const SpeechSpec& spec);
   const SpeechSpec& spec() const { return spec_; }
   Decoder& says_first() { return first_; }
-  Decoder& says_rest() { return rest_; }
+  Decoder* says_rest() { return rest_ ? &*rest_ : nullptr; }  // null: a frame is one code
   const Decoder& says_first() const { return first_; }
-  const Decoder& says_rest() const { return rest_; }
+  const Decoder* says_rest() const { return rest_ ? &*rest_ : nullptr; }
   TowerParts& parts() { return parts_; }
 
-  // `mark_3D`: the embeddings of SpeechSpec::text's begin, end and none. No rows where nothing was answered.
+  // `mark_3D`: the embeddings of SpeechSpec::text's begin (or of the voice, where that is a word of the text), end and
+  // none. No rows where nothing was answered.
   TalkerPrompt prompt(const Spoken& what, const at::Tensor& mark_3D, int64_t voice) const;
   TalkerPrompt prompt(const LoneText& what) const;
   // Of code i of a frame.
   at::Tensor code_row(int64_t i, const at::Tensor& id_T) const;
   at::Tensor rest_logits(int64_t i, const at::Tensor& hidden_TD) const;
-  // Rows of the talker's width as the finisher reads them.
+  // Rows of a prompt or of codes as the talker reads them, and rows of its width as the finisher does.
+  at::Tensor for_first(const at::Tensor& row_TD) const;
   at::Tensor for_rest(const at::Tensor& row_TD) const;
 
  private:
+  TalkerPrompt whole_chat(const Spoken& what, const at::Tensor& mark_3D) const;
   at::Tensor projected(const at::Tensor& row_TD, const std::string& name) const;
 
   const SpeechSpec& spec_;
-  Decoder first_, rest_;
+  Decoder first_;
+  std::optional<Decoder> rest_;
   TowerParts parts_;
 };
 

@@ -45,7 +45,7 @@ void Vocoder::settle() {
   });
 }
 
-at::Tensor Vocoder::sound(const at::Tensor& code_FG) const {
+at::Tensor Vocoder::sound(const at::Tensor& code_FG, const SoundWish&) const {
   std::vector<at::Tensor> pieces;
   for (int64_t first = 0; first < code_FG.size(0); first += spec_.frames) {
     const int64_t before = first > spec_.context ? spec_.context : first;

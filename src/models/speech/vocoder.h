@@ -5,11 +5,12 @@
 
 #include "models/decoder.h"
 #include "models/spec/speech_spec.h"
+#include "models/speech/sound_maker.h"
 #include "models/towers/parts.h"
 
 namespace apus {
 
-class Vocoder {
+class Vocoder final : public SoundMaker {
  public:
   explicit Vocoder(VocoderSpec spec);
   const VocoderSpec& spec() const { return spec_; }
@@ -17,8 +18,8 @@ class Vocoder {
   TowerParts& parts() { return parts_; }
   // Once the weights are in: scales of branches become a part of their last matrices, sums in codebooks become means.
   void settle();
-  // code_FG int64 [frames, books] -> samples [n] f32 in [-1, 1].
-  at::Tensor sound(const at::Tensor& code_FG) const;
+  // The voice is in the codes.
+  at::Tensor sound(const at::Tensor& code_FG, const SoundWish& wish = {}) const override;
 
  private:
   at::Tensor decoded(const at::Tensor& code_FG) const;
