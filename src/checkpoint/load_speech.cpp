@@ -84,6 +84,11 @@ SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype
     load_vocoder(*vocoder, speech.spec->alone ? TensorFolder(dir / kVocoderFolder) : source);
     speech.vocoder = std::move(vocoder);
   }
+  if (speech.spec->clone) {
+    speech.reader = std::make_unique<VoiceReader>(*speech.spec->clone);
+    load_parts(speech.reader->manner_parts(), source, at::kFloat, at::kCPU);
+    load_parts(speech.reader->coder_parts(), TensorFolder(dir / kVocoderFolder), at::kFloat, at::kCPU);
+  }
   return speech;
 }
 

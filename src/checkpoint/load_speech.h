@@ -9,6 +9,7 @@
 #include "models/speech/flow_vocoder.h"
 #include "models/speech/talker.h"
 #include "models/speech/vocoder.h"
+#include "models/speech/voice_reader.h"
 
 namespace apus {
 
@@ -16,6 +17,7 @@ struct SpeakingParts {
   std::shared_ptr<const SpeechSpec> spec;
   std::unique_ptr<Talker> talker;
   std::unique_ptr<SoundMaker> vocoder;  // in f32
+  std::unique_ptr<VoiceReader> reader;  // in f32; null: the voices are the model's own
 };
 // Fault::Model where the checkpoint does not speak.
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device);

@@ -13,6 +13,8 @@ void SpeechOptions::voice_fields(OptionTable& v) {
       .shown_default("the first in the alphabet");
   v("speech_language", language, "the language of texts that Qwen3-TTS speaks (talker_config.codec_language_id)")
       .shown_default("auto: as the voice understands the text");
+  v("speaker_audio", recording, "WAV file: speak in the voice of this recording, of a few seconds; of Qwen3-TTS Base");
+  v("speaker_text", words, "the words of --speaker_audio, which bring its manner of speaking too");
 }
 
 void SpeechOptions::settle(const ModelOptions& model) {
@@ -28,6 +30,13 @@ void SpeechOptions::settle(const ModelOptions& model) {
       " does not speak: Qwen2.5-Omni and Qwen3-Omni do, where their config.json has a talker_config and does not say "
       "enable_audio_output false, and Qwen3-TTS");
   voice_word(*speech, speaker), language_word(*speech, language, speaker);
+  clones = speech->clone.has_value();
+  require(clones || recording.empty(), Fault::Usage,
+          "--speaker_audio: this model has voices of its own, and learns no others; Qwen3-TTS Base does");
+  require(words.empty() || !recording.empty(), Fault::Usage,
+          "--speaker_text says the words of --speaker_audio, which is missing");
+  require(recording.empty() || std::filesystem::is_regular_file(recording), Fault::Usage,
+          "--speaker_audio: there is no file ", recording);
 }
 
 }  // namespace apus

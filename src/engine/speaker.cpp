@@ -127,7 +127,8 @@ TalkerPrompt Speaker::prompt(const SpokenText& text, const VoiceWish& wish) cons
   return talker_.prompt(LoneText{.instructions = {text.prompt.begin(), text.prompt.end()},
                                  .text = {text.answer.begin(), text.answer.end()},
                                  .language = language_word(spec, wish.language, wish.voice),
-                                 .voice = voice_word(spec, wish.voice)});
+                                 .voice = voice_word(spec, wish.voice),
+                                 .like = wish.like.get()});
 }
 
 // As the checkpoints' own programs draw them.
@@ -145,8 +146,8 @@ int32_t Speaker::first_of_frame(const at::Tensor& hidden_1D, const VoiceWish& wi
   return drawn_code(talker_.says_first().head(hidden_1D, Step()), wish.first, before, talker_.spec().unsaid);
 }
 
-at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
-                           const std::function<bool()>& stopped) const {
+at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish, const std::function<bool()>& stopped,
+                           const Told& told) const {
   const at::NoGradGuard no_grad;
   const SpeechSpec& spec = talker_.spec();
   const at::Device device = options_.device();
@@ -176,6 +177,7 @@ at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
         row = row_of(i, further), sum = sum + row;
         if (i + 1 < spec.codes) state_1D = finisher->read(talker_.for_rest(row));
       }
+      if (told) told(said);
       sum = sum + (frame < prompt.later_TD.size(0) ? prompt.later_TD.narrow(0, frame, 1) : prompt.none_D);
       hidden_1D = first.read(talker_.for_first(sum), on_device({next + frame}, device));
     }
@@ -183,12 +185,44 @@ at::Tensor Speaker::frames(const TalkerPrompt& prompt, const VoiceWish& wish,
   return at::tensor(said, at::kLong).view({-1, spec.codes});
 }
 
-std::vector<float> Speaker::sound(const at::Tensor& code_FG, const VoiceWish& wish) const {
-  if (code_FG.size(0) == 0) return {};
+std::vector<float> Speaker::sound_behind(const at::Tensor& code_FG, int64_t begin, const VoiceWish& wish) const {
   const at::NoGradGuard no_grad;
   const at::Tensor samples =
       vocoder_.sound(code_FG, {.voice = in_small_letters(wish.voice), .seed = wish.first.seed}).contiguous();
-  return {samples.data_ptr<float>(), samples.data_ptr<float>() + samples.numel()};
+  const int64_t per_frame = samples.numel() / code_FG.size(0);
+  return {samples.data_ptr<float>() + per_frame * begin, samples.data_ptr<float>() + samples.numel()};
+}
+
+namespace {
+// Speech that goes on from a recording is made with it, and the recording is cut off.
+at::Tensor frames_before(const VoiceWish& wish, int64_t codes) {
+  const bool known = wish.like && wish.like->code_FG.defined();
+  return known ? wish.like->code_FG : at::zeros({0, codes}, at::kLong);
+}
+}  // namespace
+
+std::vector<float> Speaker::sound(const at::Tensor& code_FG, const VoiceWish& wish) const {
+  if (code_FG.size(0) == 0) return {};
+  const at::Tensor before_FG = frames_before(wish, code_FG.size(1));
+  return sound_behind(at::cat({before_FG, code_FG}, 0), before_FG.size(0), wish);
+}
+
+void Speaker::speak_on(const TalkerPrompt& prompt, const VoiceWish& wish, const std::function<bool()>& stopped,
+                       const std::function<void(std::vector<float>)>& heard) const {
+  const int64_t codes = talker_.spec().codes, context = vocoder_.context();
+  if (context < 0) return heard(sound(frames(prompt, wish, stopped), wish));
+  const at::Tensor before_FG = frames_before(wish, codes);
+  int64_t done = 0;  // frames of this speech
+  const auto sound_to = [&](const at::Tensor& said_FG) {
+    const at::Tensor all_FG = at::cat({before_FG, said_FG}, 0);
+    const int64_t end = before_FG.size(0) + done, first = std::max<int64_t>(0, end - context);
+    heard(sound_behind(all_FG.narrow(0, first, all_FG.size(0) - first), end - first, wish));
+    done = said_FG.size(0);
+  };
+  const at::Tensor all_FG = frames(prompt, wish, stopped, [&](const std::vector<int64_t>& said) {
+    if (std::ssize(said) >= (done + kPiece) * codes) sound_to(at::tensor(said, at::kLong).view({-1, codes}));
+  });
+  if (all_FG.size(0) > done) sound_to(all_FG);
 }
 
 }  // namespace apus

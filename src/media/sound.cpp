@@ -126,10 +126,10 @@ double hertz_of(double mel) { return mel < 15 ? 200 * mel / 3 : 1000 * std::exp(
 
 }  // namespace
 
-std::vector<float> decode_sound(std::string_view bytes) {
-  int64_t rate = 0;
-  const std::vector<float> samples = WavReader(bytes).read(rate);
-  return resampled(samples, rate, kSoundRate);
+std::vector<float> decode_sound(std::string_view bytes, int64_t rate) {
+  int64_t own = 0;
+  const std::vector<float> samples = WavReader(bytes).read(own);
+  return resampled(samples, own, rate);
 }
 
 std::vector<float> resampled(const std::vector<float>& samples, int64_t from, int64_t to) {
@@ -169,14 +169,15 @@ std::vector<float> resampled(const std::vector<float>& samples, int64_t from, in
   return out;
 }
 
-std::vector<double> mel_filters(int64_t mels) {
-  std::vector<double> edges(static_cast<size_t>(mels + 2)), out(static_cast<size_t>(kBins * mels));
-  const double top = mel_of(8000);
+std::vector<double> mel_filters(int64_t mels, int64_t rate, int64_t points) {
+  const int64_t bins = points / 2 + 1;
+  std::vector<double> edges(static_cast<size_t>(mels + 2)), out(static_cast<size_t>(bins * mels));
+  const double highest = static_cast<double>(rate) / 2, top = mel_of(highest);
   for (int64_t i = 0; i < mels + 2; ++i)
     edges[static_cast<size_t>(i)] = hertz_of(top * static_cast<double>(i) / static_cast<double>(mels + 1));
-  for (int64_t bin = 0; bin < kBins; ++bin)
+  for (int64_t bin = 0; bin < bins; ++bin)
     for (int64_t m = 0; m < mels; ++m) {
-      const double hertz = 8000.0 * static_cast<double>(bin) / static_cast<double>(kBins - 1);
+      const double hertz = highest * static_cast<double>(bin) / static_cast<double>(bins - 1);
       const double* e = &edges[static_cast<size_t>(m)];
       const double height = std::min((hertz - e[0]) / (e[1] - e[0]), (e[2] - hertz) / (e[2] - e[1]));
       out[static_cast<size_t>(bin * mels + m)] = std::max(0.0, height) * 2 / (e[2] - e[0]);

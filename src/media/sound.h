@@ -11,8 +11,9 @@ namespace apus {
 inline constexpr int64_t kSoundRate = 16000;
 inline constexpr int64_t kLongestSound = 3600;  // seconds
 
-// One channel (the mean of all) at 16 kHz, in [-1, 1]. Fault::Data for what is no WAV file or longer than an hour.
-std::vector<float> decode_sound(std::string_view bytes);
+// One channel (the mean of all) at so many samples a second, in [-1, 1]. Fault::Data for what is no WAV file or longer
+// than an hour.
+std::vector<float> decode_sound(std::string_view bytes, int64_t rate = kSoundRate);
 
 // Another rate, by a windowed sinc that leaves out what the lower of the two rates cannot carry.
 std::vector<float> resampled(const std::vector<float>& samples, int64_t from, int64_t to);
@@ -26,7 +27,7 @@ inline int64_t rows_of_frames(int64_t frames, int64_t chunk) {
   return frames / chunk * ((chunk + 7) / 8) + (frames % chunk + 7) / 8;
 }
 
-// Triangles on the frequencies of a 400-point transform, [201, mels], of Slaney's kind.
-std::vector<double> mel_filters(int64_t mels);
+// Triangles on the frequencies of a transform of so many points, [points / 2 + 1, mels], of Slaney's kind.
+std::vector<double> mel_filters(int64_t mels, int64_t rate = kSoundRate, int64_t points = 400);
 
 }  // namespace apus

@@ -11,5 +11,7 @@ namespace apus {
 // Of samples in [-1, 1], little end first.
 std::string pcm_bytes(const std::vector<float>& samples);
 std::string wav_bytes(const std::vector<float>& samples, int64_t rate);
+// What stands before samples of which nobody knows yet how many will follow.
+std::string open_wav_head(int64_t rate);
 
 }  // namespace apus

@@ -14,11 +14,14 @@ AnswerSounds::AnswerSounds(const InferOptions& options, Inference* in)
   if (!options.speech.enabled) return;
   make_writable_dir(dir_);
   voice_ = in ? open_voice(options.model, options.mesh, *in) : open_lone_voice(options.model);
+  require(!voice_->clones() || !options.speech.recording.empty(), Fault::Usage, options.model.model,
+          " speaks in the voice of a recording: --speaker_audio FILE says which");
+  like_ = recorded_voice(*voice_, options.speech);
 }
 
 std::string AnswerSounds::keep(const std::string& name, const SpokenText& text, uint64_t seed, const StopFlag& stop) {
   VoiceWish wish = voice_->usual();
-  wish.voice = speaker_, wish.language = language_, wish.seed(seed);
+  wish.voice = speaker_, wish.like = like_, wish.language = language_, wish.seed(seed);
   const std::string path = (dir_ / (name + ".wav")).string();
   write_file_atomic(path, wav_bytes(voice_->speak(text, wish, [&] { return stop.raised(); }), kSpeechRate));
   return path;

@@ -24,6 +24,7 @@ class AnswerSounds {
   const std::filesystem::path dir_;
   const std::string speaker_, language_;
   std::unique_ptr<TextVoice> voice_;
+  std::shared_ptr<const LearntVoice> like_;
 };
 
 // The tokens of an answer without what ends it.

@@ -160,6 +160,7 @@ int deploy_voice(const DeployOptions& o) {
   ServiceSpec service = service_spec(o, in);
   service.engine = &silent, service.task.name = "speech";
   service.voice = voice.get(), service.speaker = o.speech.speaker, service.language = o.speech.language;
+  service.like = recorded_voice(*voice, o.speech);
   return serve_model(o, std::move(service), {});
 }
 
@@ -235,7 +236,8 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.task = served_task(o, in);
   s.engine = in.answering();
   s.chat = in.chat.get();
-  if (in.media) s.media = in.media->within(client_limits(o));
+  s.media_limits = client_limits(o);
+  if (in.media) s.media = in.media->within(s.media_limits);
   s.media_rules = {.folder = o.allowed_media_dir, .most = o.max_media};
   s.tokenizer = in.tokenizer;
   s.stop_ids = in.stop_ids;

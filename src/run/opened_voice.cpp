@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/opened_voice.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
 
 #include "base/clock.h"
@@ -9,6 +12,7 @@
 #include "base/nearest.h"
 #include "checkpoint/load_speech.h"
 #include "engine/speaker.h"
+#include "media/sound.h"
 #include "models/spec/speech_spec.h"
 
 namespace apus {
@@ -30,8 +34,15 @@ class OpenedVoice : public TextVoice {
     const std::lock_guard one_at_a_time(mutex_);
     return speaker_.sound(speaker_.frames(prompt, wish, stopped), wish);
   }
+  void speak_on(const SpokenText& text, const VoiceWish& wish, const std::function<bool()>& stopped,
+                const std::function<void(std::vector<float>)>& heard) override {
+    const TalkerPrompt prompt = prompt_of(text, wish);
+    const std::lock_guard one_at_a_time(mutex_);
+    speaker_.speak_on(prompt, wish, stopped, heard);
+  }
 
  protected:
+  const SpeakingParts& parts() const { return speech_; }
   virtual TalkerPrompt prompt_of(const SpokenText& text, const VoiceWish& wish) const = 0;
   const Speaker& speaker() const { return speaker_; }
 
@@ -61,6 +72,20 @@ class LoneVoice final : public OpenedVoice {
       : OpenedVoice(std::move(speech), options), tokenizer_(Tokenizer::load(dir)), usual_(read_usual(dir)) {}
   VoiceWish usual() const override { return usual_; }
   bool alone() const override { return true; }
+  bool clones() const override { return parts().reader != nullptr; }
+  std::shared_ptr<const LearntVoice> learn(const std::vector<float>& samples, const std::string& words) const override {
+    if (!clones()) return TextVoice::learn(samples, words);
+    const at::NoGradGuard no_grad;
+    const at::Tensor sample_N = at::tensor(samples);
+    auto voice = std::make_shared<LearntVoice>(LearntVoice{parts().reader->speaker(sample_N).unsqueeze(0)});
+    if (words.empty()) return voice;
+    // As a turn's own text, without its three marks before it and its two behind it.
+    const auto turn = tokenizer_->encode("<|im_start|>assistant\n" + words + "<|im_end|>\n");
+    require(turn.size() > 5, Fault::Data, "the words of the recording make no tokens");
+    voice->text.assign(turn.begin() + 3, turn.end() - 2);
+    voice->code_FG = parts().reader->codes(sample_N);
+    return voice;
+  }
   SpokenText text_of(const std::string& text, const std::string& instructions) const override {
     const std::string turn = "<|im_start|>assistant\n", end = "<|im_end|>\n";
     SpokenText out{.prompt = {}, .answer = tokenizer_->encode(turn + text + end + turn)};
@@ -70,6 +95,9 @@ class LoneVoice final : public OpenedVoice {
 
  private:
   TalkerPrompt prompt_of(const SpokenText& text, const VoiceWish& wish) const override {
+    require(!clones() || wish.like, Fault::Usage,
+            "this model speaks in the voice of a recording, and there is none: --speaker_audio FILE (a request: "
+            "'ref_audio')");
     return speaker().prompt(text, wish);
   }
   // What generation_config.json says of both kinds of codes.
@@ -110,6 +138,15 @@ std::unique_ptr<TextVoice> open_voice(const ModelOptions& model, const RankOptio
                                               *in.engine, in.loaded.options());
   tell_voices(*voice);
   return voice;
+}
+
+std::shared_ptr<const LearntVoice> recorded_voice(const TextVoice& voice, const SpeechOptions& options) {
+  if (options.recording.empty()) return nullptr;
+  try {
+    return voice.learn(decode_sound(read_file(options.recording), kSpeechRate), options.words);
+  } catch (const Error& error) {
+    fail(error.at, options.recording, ": ", error.what());
+  }
 }
 
 std::unique_ptr<TextVoice> open_lone_voice(const ModelOptions& model) {

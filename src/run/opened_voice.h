@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cli/speech_options.h"
 #include "engine/answer/text_voice.h"
 #include "run/inference.h"
 
@@ -15,5 +16,7 @@ namespace apus {
 std::unique_ptr<TextVoice> open_voice(const ModelOptions& model, const RankOptions& mesh, Inference& in);
 // Of a checkpoint that only speaks.
 std::unique_ptr<TextVoice> open_lone_voice(const ModelOptions& model);
+// The voice of SpeechOptions::recording; null: there is none.
+std::shared_ptr<const LearntVoice> recorded_voice(const TextVoice& voice, const SpeechOptions& options);
 
 }  // namespace apus

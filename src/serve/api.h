@@ -91,6 +91,8 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   // ApiError about `wish` where there is none, about `param` where it has no such name.
   TextVoice& voice(const char* wish, const char* param, const std::string& name, const std::string& language) const;
   SpokenText as_answer(const SpeechCall& call) const;
+  // The voice of the recording that a request brings.
+  std::shared_ptr<const LearntVoice> learnt(const TextVoice& voice, const SpeechCall& call) const;
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const Exchange& e, const char* what) const;
   void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log

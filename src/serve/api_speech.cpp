@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/base64.h"
+#include "base/log.h"
+#include "media/sound.h"
+#include "media/source.h"
 #include "media/wav.h"
 #include "models/spec/speech_spec.h"
 #include "serve/api.h"
@@ -25,6 +28,27 @@ std::function<bool()> gone_of(Responder& reply) {
 
 std::string sound_bytes(const std::vector<float>& samples, bool bare) {
   return bare ? pcm_bytes(samples) : wav_bytes(samples, kSpeechRate);
+}
+
+const char* kind_of(bool bare) { return bare ? "audio/pcm" : "audio/wav"; }
+
+// Throws before the first piece alone: behind it the client has its answer's head.
+void speak_on(TextVoice& voice, const SpokenText& text, const VoiceWish& wish, const std::function<bool()>& stopped,
+              bool bare, Responder& reply) {
+  bool begun = false;
+  try {
+    voice.speak_on(text, wish, stopped, [&](const std::vector<float>& samples) {
+      std::string bytes = pcm_bytes(samples);
+      if (begun) return reply.write(std::move(bytes));
+      begun = true;
+      reply.begin({.body = (bare ? "" : open_wav_head(kSpeechRate)) + bytes, .content_type = kind_of(bare)});
+    });
+    if (!begun) reply.begin({.body = bare ? "" : open_wav_head(kSpeechRate), .content_type = kind_of(bare)});
+  } catch (const std::exception& error) {
+    if (!begun) throw;
+    log_warning("a spoken answer ended early: ", error.what());
+  }
+  reply.end();
 }
 
 VoiceWish wish_of(const std::string& voice, const std::string& language, const ServiceSpec& service, uint64_t seed) {
@@ -58,21 +82,41 @@ SpokenText Api::as_answer(const SpeechCall& call) const {
           .answer = service_.encode(call.text, /*add_special=*/false, "input")};
 }
 
+std::shared_ptr<const LearntVoice> Api::learnt(const TextVoice& voice, const SpeechCall& call) const {
+  try {
+    const Json allowed = allowed_media({{"audios", {call.recording}}}, service_.spec().media_rules);
+    const std::string bytes = media_bytes(allowed["audios"][0].get<std::string>(), service_.spec().media_limits);
+    return voice.learn(decode_sound(bytes, kSpeechRate), call.words);
+  } catch (const Error& error) {
+    refuse("ref_audio", error.what());
+  }
+}
+
 void Api::speech(const Exchange& e) {
   const SpeechCall call = read_speech_request(e.body());
   TextVoice& voice = this->voice("model", "voice", call.voice, call.language);
   service_.check_model(call.model);
+  if (!call.recording.empty() && !voice.clones())
+    refuse("ref_audio", "this model has voices of its own, and learns no others");
   SpokenText text = voice.alone() ? voice.text_of(call.text, call.instructions) : as_answer(call);
-  const VoiceWish wish = wish_of(call.voice, call.language, service_.spec(), call.seed.value_or(service_.spec().seed));
-  voices_->post(
-      [self = shared_from_this(), e, &voice, text = std::move(text), wish, bare = call.bare, gone = gone_of(*e.reply)] {
-        try {
-          const auto samples = voice.speak(text, wish, [&] { return gone() || self->ending_; });
-          e.reply->send({.body = sound_bytes(samples, bare), .content_type = bare ? "audio/pcm" : "audio/wav"});
-        } catch (...) {
-          e.reply->send(error_answer(*e.call, current_error(*e.call)));
-        }
-      });
+  VoiceWish wish = wish_of(call.voice, call.language, service_.spec(), call.seed.value_or(service_.spec().seed));
+  wish.like = service_.spec().like;
+  if (voice.clones() && !wish.like && call.recording.empty())
+    refuse("ref_audio",
+           "this model speaks in the voice of a recording: 'ref_audio' brings one, as a URL or as base64 of "
+           "a WAV file, and 'ref_text' its words");
+  voices_->post([self = shared_from_this(), e, &voice, text = std::move(text), wish, call, gone = gone_of(*e.reply)] {
+    try {
+      VoiceWish as = wish;
+      if (!call.recording.empty()) as.like = self->learnt(voice, call);
+      const auto stopped = [&] { return gone() || self->ending_; };
+      if (call.stream) return speak_on(voice, text, as, stopped, call.bare, *e.reply);
+      e.reply->send(
+          {.body = sound_bytes(voice.speak(text, as, stopped), call.bare), .content_type = kind_of(call.bare)});
+    } catch (...) {
+      e.reply->send(error_answer(*e.call, current_error(*e.call)));
+    }
+  });
 }
 
 // `sink` gets the answer with the sound of it.

@@ -44,6 +44,8 @@ struct ServiceSpec {
   RolloutDoor* door = nullptr;    // through which a trainer brings weights; null: none does
   TextVoice* voice = nullptr;     // null: answers are not spoken
   std::string speaker, language;  // of requests that name none
+  std::shared_ptr<const LearntVoice> like;
+  SourceLimits media_limits;  // of what requests bring
   const Chat* chat = nullptr;
   std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   MediaRules media_rules;

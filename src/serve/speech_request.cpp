@@ -14,8 +14,12 @@ SpeechCall read_speech_request(const Json& body, Json* schema) {
   call.model = f.text("model").value_or(""), call.voice = f.text("voice").value_or("");
   call.language = f.text("language").value_or("");
   call.instructions = f.text("instructions").value_or("");
+  call.recording = f.text("ref_audio").value_or(""), call.words = f.text("ref_text").value_or("");
+  if (call.recording.empty() && !call.words.empty())
+    refuse("ref_text", "'ref_text' says the words of 'ref_audio', which is missing");
   call.bare = f.choice("response_format", {"wav", "pcm"}).value_or("wav") == "pcm";
   f.choice("stream_format", {"audio"});
+  call.stream = f.boolean("stream").value_or(false);
   f.cannot("speed", 1, "the voice has a speed of its own; ask for another in 'instructions'");
   if (const auto seed = f.whole("seed", INT64_MIN, INT64_MAX)) call.seed = static_cast<uint64_t>(*seed);
   f.refuse_unread();

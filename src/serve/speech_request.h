@@ -11,7 +11,9 @@ namespace apus {
 
 struct SpeechCall {
   std::string text, model, voice, language, instructions;  // empty: not said
-  bool bare = false;                                       // the samples alone, without a file's head
+  std::string recording, words;  // in whose voice (a URL, data URI or base64 of a WAV file), and what is said there
+  bool bare = false;             // the samples alone, without a file's head
+  bool stream = false;           // piece by piece
   std::optional<uint64_t> seed;
 };
 

@@ -3,6 +3,7 @@
 #include "engine/speaker.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -180,6 +181,47 @@ TEST(LoneSpeaker, SaysAndSoundsAsItsAuthorsProgram) {
   }
   SpokenText nothing{.prompt = {}, .answer = {turn, assistant, line, end, line, turn, assistant, line}};
   test::expect_says(test::refusal(Fault::Data, [&] { speaker.prompt(nothing, {}); }), "nothing to speak");
+}
+
+// Qwen3-TTS Base, which speaks as a recording does: make_tts_numbers.py --clone.
+struct Cloning {
+  const std::filesystem::path from = all / "qwen3_tts_base";
+  const SpeakingParts speech = load_speech(from / "checkpoint", at::kFloat, at::kCPU);
+  const Speaker speaker{*speech.talker, *speech.vocoder, at::TensorOptions().dtype(at::kFloat)};
+  const Json cases = Json::parse(read_file(from / "golden.json", 1 << 20))["cases"];
+  const std::shared_ptr<SafetensorsFile> tensors = SafetensorsFile::open(from / "golden.safetensors");
+};
+
+TEST(LoneSpeaker, LearnsAVoiceAsItsAuthorsProgram) {
+  const Cloning c;
+  const at::NoGradGuard no_grad;
+  const at::Tensor sample = c.tensors->tensor("sample"), row = c.speech.reader->speaker(sample);
+  EXPECT_LT((row - c.tensors->tensor("row")).abs().max().item<double>(), 1e-4);
+  const at::Tensor frames = c.speech.reader->codes(sample);
+  EXPECT_TRUE(frames.equal(c.tensors->tensor("frames"))) << "differ: " << (frames != c.tensors->tensor("frames")).sum();
+  test::expect_says(test::refusal(Fault::Data, [&] { c.speech.reader->speaker(sample.narrow(0, 0, 100)); }),
+                    "too short");
+}
+
+TEST(LoneSpeaker, SpeaksInALearntVoice) {
+  const Cloning c;
+  for (size_t i = 0; i < c.cases.size(); ++i) {
+    const Json& asked = c.cases[i];
+    SpokenText text{.prompt = {}, .answer = {381, 379, 378}};
+    for (const Json& id : asked["text"]) text.answer.push_back(id);
+    text.answer.insert(text.answer.end(), {377, 378, 381, 379, 378});
+    LearntVoice like{c.tensors->tensor("row").unsqueeze(0)};
+    if (!asked["words"].is_null())
+      like.text = asked["words"].get<std::vector<int64_t>>(), like.code_FG = c.tensors->tensor("frames");
+    const at::Tensor codes = c.tensors->tensor(str(i, ".codes")), sound = c.tensors->tensor(str(i, ".sound"));
+    VoiceWish wish = likeliest(c.speaker, "", codes.size(0));
+    wish.language = asked["language"], wish.like = std::make_shared<LearntVoice>(like);
+    const at::Tensor said = c.speaker.frames(c.speaker.prompt(text, wish), wish);
+    EXPECT_TRUE(said.equal(codes)) << "case " << i << ":\n" << said << "\nexpected\n" << codes;
+    const at::Tensor heard = at::tensor(c.speaker.sound(codes, wish));
+    ASSERT_EQ(heard.sizes(), sound.sizes()) << "case " << i;
+    EXPECT_LT((heard - sound).abs().max().item<double>(), 5e-4) << "case " << i;
+  }
 }
 
 }  // namespace

@@ -44,11 +44,19 @@ class Tongue final : public TextVoice {
     require(voice.empty() || voice == "ethan", Fault::Usage, "there is no voice '", voice, "'; this model has ethan");
   }
   std::vector<float> speak(const SpokenText& text, const VoiceWish& wish, const std::function<bool()>&) override {
-    said = text, voice = wish.voice;
+    said = text, voice = wish.voice, as_learnt = wish.like != nullptr;
     return std::vector<float>(text.answer.size(), 0.25F);
+  }
+  bool clones() const override { return learns; }
+  std::shared_ptr<const LearntVoice> learn(const std::vector<float>& samples, const std::string& words) const override {
+    heard = samples, heard_words = words;
+    return {std::shared_ptr<void>(), reinterpret_cast<const LearntVoice*>(this)};  // nobody looks into it
   }
   SpokenText said;
   std::string voice;
+  bool learns = false, as_learnt = false;
+  mutable std::vector<float> heard;
+  mutable std::string heard_words;
 };
 
 struct SpeakingServed : test::Served {
@@ -73,6 +81,30 @@ TEST(Speech, ATextIsSpokenAsAnAnswer) {
   EXPECT_EQ(s.tongue.voice, "ethan");
   EXPECT_EQ(s.tokenizer->decode(s.tongue.said.prompt, false),
             "<|im_start|>user\nSoftly.<|im_end|>\n<|im_start|>assistant\n");
+  api->stop();
+}
+
+TEST(Speech, ARequestBringsAVoice) {
+  SpeakingServed s;
+  const auto api = s.speaking();
+  const std::string recording = base64(wav_bytes({0.5, -0.5, 0.25}, 24000));
+  const auto asked = [&](const std::string& more) {
+    return ask(*api, "POST", "/v1/audio/speech", R"({"input": "x")" + more + "}");
+  };
+  const auto param = [](const HttpAnswer& answer) { return Json::parse(answer.body)["error"]["param"]; };
+  const std::string with_voice = R"(, "ref_audio": "data:audio/wav;base64,)" + recording + "\"";
+  EXPECT_EQ(param(asked(with_voice)), "ref_audio") << "this voice learns no others";
+  s.tongue.learns = true;
+  EXPECT_EQ(param(asked("")), "ref_audio") << "there is none to learn";
+  EXPECT_EQ(param(asked(R"(, "ref_text": "Hello")")), "ref_text");
+  EXPECT_EQ(param(asked(R"(, "ref_audio": "/etc/passwd")")), "ref_audio");
+  EXPECT_EQ(param(asked(R"(, "ref_audio": "data:audio/wav;base64,AAAA")")), "ref_audio");
+  const HttpAnswer answer = asked(with_voice + R"(, "ref_text": "Hello")");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_TRUE(s.tongue.as_learnt);
+  EXPECT_EQ(s.tongue.heard_words, "Hello");
+  ASSERT_EQ(s.tongue.heard.size(), 3u);
+  EXPECT_NEAR(s.tongue.heard[1], -0.5, 1e-4);
   api->stop();
 }
 

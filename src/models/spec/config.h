@@ -24,8 +24,11 @@ class Config {
   double number(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, const std::string& fallback) const;
-  // Absent: empty.
+  // Absent: empty, or what is said then.
   std::vector<int64_t> integers(const char* key) const;
+  std::vector<int64_t> integers(const char* key, const std::vector<int64_t>& unsaid) const {
+    return find(key) ? integers(key) : unsaid;
+  }
   std::vector<double> numbers(const char* key) const;
   std::vector<std::string> texts(const char* key) const;
   // Null counts as absent.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sound is made of codes as Qwen2.5-Omni does, as data: a transformer drives noise along a flow towards a picture of
-// sound (mel), told by the codes and by a sample of the voice; a net of convolutions makes the samples of it.
+// How sound is made of codes as Qwen2.5-Omni does, as data: a transformer drives noise along a flow towards a picture
+// of sound (mel), told by the codes and by a sample of the voice; a net of convolutions makes the samples of it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/spec/seeing_spec.h"
+#include "models/spec/manner_spec.h"
 
 namespace apus {
 
@@ -31,15 +31,6 @@ struct FlowSpec {
   // there without them.
   int64_t points = 10;
   double guidance = 0.5;
-  std::vector<TowerPart> parts;
-};
-
-// How a voice speaks, found in the mel of a sample: convolutions over time, and one row of them all.
-struct MannerSpec {
-  std::string name;
-  std::vector<int64_t> dilations;  // of the first convolution and of the blocks behind it
-  // Into so many parts a block's channels are divided, each but the first convolved with the one before it.
-  int64_t divided = 2;
   std::vector<TowerPart> parts;
 };
 

@@ -20,52 +20,14 @@ DecoderSpec read_talker(const Config& c) {
   return spec;
 }
 
-std::vector<int64_t> some(const Config& c, const char* key, std::vector<int64_t> unsaid) {
-  return c.find(key) ? c.integers(key) : unsaid;
-}
-
-std::set<int64_t> layers_of(const Config& c, const char* key, std::vector<int64_t> unsaid) {
-  const auto all = some(c, key, std::move(unsaid));
+std::set<int64_t> layers_of(const Config& c, const char* key, const std::vector<int64_t>& unsaid) {
+  const auto all = c.integers(key, unsaid);
   return {all.begin(), all.end()};
 }
 
 void add_convolution(std::vector<TowerPart>& parts, const std::string& name, int64_t in, int64_t out, int64_t reach,
                      bool bias = true) {
   parts.push_back({Kind::Table, name, {out, in, reach}, bias});
-}
-
-// ECAPA-TDNN. -> the width of what it finds.
-int64_t read_manner(const Config& c, int64_t bands, MannerSpec& m) {
-  const auto channels = some(c, "enc_channels", {256, 256, 256, 256, 768}),
-             reaches = some(c, "enc_kernel_sizes", {5, 3, 3, 3, 1});
-  m.dilations = some(c, "enc_dilations", {1, 2, 3, 4, 1});
-  m.divided = c.integer("enc_res2net_scale", 2);
-  const int64_t wide = channels.empty() ? 0 : channels.back(), found = c.integer("enc_dim", 128),
-                squeezed = c.integer("enc_se_channels", 64), asking = c.integer("enc_attention_channels", 64);
-  require(channels.size() >= 3 && reaches.size() == channels.size() && m.dilations.size() == channels.size() &&
-              m.divided > 0 &&
-              std::all_of(channels.begin(), channels.end(), [&](int64_t n) { return n > 0 && n % m.divided == 0; }),
-          Fault::Model, "config.json: enc_channels, enc_kernel_sizes and enc_dilations are to be three or more each, as ",
-          "many of one as of the others, and channels divisible by enc_res2net_scale");
-  const auto convolution = [&](const std::string& name, int64_t in, int64_t out, int64_t reach) {
-    add_convolution(m.parts, str(m.name, ".", name, ".conv"), in, out, reach);
-  };
-  convolution("blocks.0", bands, channels[0], reaches[0]);
-  for (size_t i = 1; i + 1 < channels.size(); ++i) {
-    const std::string block = str("blocks.", i, ".");
-    const int64_t out = channels[i], part = out / m.divided;
-    convolution(block + "tdnn1", channels[i - 1], out, 1);
-    for (int64_t j = 0; j + 1 < m.divided; ++j)
-      convolution(str(block, "res2net_block.blocks.", j), part, part, reaches[i]);
-    convolution(block + "tdnn2", out, out, 1);
-    add_convolution(m.parts, str(m.name, ".", block, "se_block.conv1"), out, squeezed, 1);
-    add_convolution(m.parts, str(m.name, ".", block, "se_block.conv2"), squeezed, out, 1);
-  }
-  convolution("mfa", wide, wide, reaches.back());
-  convolution("asp.tdnn", 3 * wide, asking, 1);
-  add_convolution(m.parts, m.name + ".asp.conv", asking, wide, 1);
-  add_convolution(m.parts, m.name + ".fc", 2 * wide, found, 1);
-  return found;
 }
 
 FlowSpec read_flow(const Config& c, const std::string& name) {
@@ -85,7 +47,8 @@ FlowSpec read_flow(const Config& c, const std::string& name) {
 }
 
 void add_flow_parts(const Config& c, int64_t manner, FlowSpec& f) {
-  const int64_t code = c.integer("emb_dim", 512), wide = f.heads * f.head_dim, feed = c.integer("ff_mult", 2) * f.hidden;
+  const int64_t code = c.integer("emb_dim", 512), wide = f.heads * f.head_dim,
+                feed = c.integer("ff_mult", 2) * f.hidden;
   const auto linear = [&](const std::string& name, int64_t in, int64_t out) {
     f.parts.push_back({Kind::Linear, f.name + name, {out, in}, /*bias=*/true});
   };
@@ -132,9 +95,9 @@ std::vector<std::vector<int64_t>> read_dilations(const Json* told, size_t nets) 
 
 // BigVGAN.
 WaveSpec read_wave(const Config& c, const std::string& name) {
-  WaveSpec w{.name = name, .rates = some(c, "upsample_rates", {5, 3, 2, 2, 2, 2}), .dilations = {}, .parts = {}};
-  const auto reaches = some(c, "resblock_kernel_sizes", {3, 7, 11}),
-             stretches = some(c, "upsample_kernel_sizes", {11, 7, 4, 4, 4, 4});
+  WaveSpec w{.name = name, .rates = c.integers("upsample_rates", {5, 3, 2, 2, 2, 2}), .dilations = {}, .parts = {}};
+  const auto reaches = c.integers("resblock_kernel_sizes", {3, 7, 11}),
+             stretches = c.integers("upsample_kernel_sizes", {11, 7, 4, 4, 4, 4});
   w.dilations = read_dilations(c.find("resblock_dilation_sizes"), reaches.size());
   const int64_t widest = c.integer("upsample_initial_channel", 1536), bands = c.integer("mel_dim", 80);
   const size_t sums = 3;  // of each net
@@ -161,7 +124,8 @@ WaveSpec read_wave(const Config& c, const std::string& name) {
 void read_words(const Config& whole, const Config& c, SpeechSpec& spec) {
   spec.text = {c.integer("tts_text_start_token_id", 151860), c.integer("tts_text_end_token_id", 151861),
                c.integer("tts_text_pad_token_id", 151859)};
-  spec.code.begin = c.integer("tts_codec_start_token_id", 8293), spec.code.end = c.integer("tts_codec_end_token_id", 8294);
+  spec.code.begin = c.integer("tts_codec_start_token_id", 8293),
+  spec.code.end = c.integer("tts_codec_end_token_id", 8294);
   spec.code.none = c.integer("tts_codec_pad_token_id", 8292);
   const int64_t mask = c.integer("tts_codec_mask_token_id", 8296), words = spec.talker.shape.vocab;
   const auto known = [&](int64_t word) { return static_cast<int32_t>(word); };
@@ -171,8 +135,7 @@ void read_words(const Config& whole, const Config& c, SpeechSpec& spec) {
   spec.ends = {known(spec.code.none), known(spec.code.end)};
   spec.said = {known(mask), known(spec.code.none), known(spec.code.begin)};
   for (int64_t word = 0; word < words; ++word)
-    if (word == spec.code.begin ||
-        (word >= spec.flow->flow.words && word != spec.code.none && word != spec.code.end))
+    if (word == spec.code.begin || (word >= spec.flow->flow.words && word != spec.code.none && word != spec.code.end))
       spec.unsaid.push_back(known(word));
   const Json* voices = whole.find(kVoicesFile);
   if (!voices) return;
@@ -199,8 +162,9 @@ std::shared_ptr<const SpeechSpec> read_flow_speech(const Config& whole) {
   const std::string name = "token2wav.code2wav_dit_model";
   FlowVocoderSpec& v = spec->flow.emplace();
   v.flow = read_flow(flow, name);
-  v.manner.name = name + ".input_embed.spk_encoder";
-  add_flow_parts(flow, read_manner(flow, v.flow.bands, v.manner), v.flow);
+  v.manner =
+      read_manner(flow, name + ".input_embed.spk_encoder", v.flow.bands, {.channels = {256, 256, 256, 256, 768}});
+  add_flow_parts(flow, v.manner.found, v.flow);
   v.wave = read_wave(part_of(sound, "bigvgan_config"), "token2wav.code2wav_bigvgan_model");
   read_words(whole, c, *spec);
   return spec;

@@ -262,10 +262,6 @@ std::shared_ptr<const SpeechSpec> read_qwen3_tts(const Config& whole) {
   const std::string kind = whole.text("tokenizer_type", "qwen3_tts_tokenizer_12hz");
   require(kind == "qwen3_tts_tokenizer_12hz", Fault::Model, "config.json: sound is told by ", kind,
           ", and only qwen3_tts_tokenizer_12hz is known");
-  require(
-      whole.text("tts_model_type", "") != "base", Fault::Model,
-      "config.json: this is a model that clones voices (tts_model_type base), which is not done here; take one with "
-      "voices of its own (CustomVoice) or one that designs them (VoiceDesign)");
   auto spec = std::make_shared<SpeechSpec>();
   spec->alone = true;
   spec->talker = read_lone_talker(c), spec->finisher = read_finisher(finisher);
@@ -282,6 +278,7 @@ std::shared_ptr<const SpeechSpec> read_qwen3_tts(const Config& whole) {
   if (from != to)
     spec->parts.push_back({Kind::Linear, "talker.code_predictor.small_to_mtp_projection", {to, from}, /*bias=*/true});
   spec->vocoder = read_12hz_vocoder(part_of(part_of(whole, kVocoderFolder), "decoder_config"));
+  if (whole.text("tts_model_type", "") == "base") spec->clone = read_clone(whole, from, spec->codes);
   check_marks(*spec);
   return spec;
 }

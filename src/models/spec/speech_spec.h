@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "models/spec/clone_spec.h"
 #include "models/spec/config.h"
 #include "models/spec/decoder_spec.h"
 #include "models/spec/flow_spec.h"
@@ -77,6 +78,8 @@ struct SpeechSpec {
   // What makes sound of the codes: one of both.
   VocoderSpec vocoder;
   std::optional<FlowVocoderSpec> flow;
+  // Of a model that speaks in the voice of a recording, and has none of its own.
+  std::optional<CloneSpec> clone;
 };
 
 // As names of voices and languages are kept.

@@ -136,8 +136,9 @@ at::Tensor Flow::direction(double time, const at::Tensor& mel_TM, const Told& to
 // Runge and Kutta's rule of three eighths. Time goes slowly at first.
 at::Tensor Flow::mel(const at::Tensor& code_F, const Voice& voice, const at::Tensor& noise_TM) const {
   const int64_t rows = code_F.size(0) * spec_.repeats;
-  require(rows <= spec_.most_rows, Fault::Data, "an answer of ", code_F.size(0), " codes is too long to be spoken: at most ",
-          spec_.most_rows / spec_.repeats, " (dit_config.max_position_embeddings)");
+  require(rows <= spec_.most_rows, Fault::Data, "an answer of ", code_F.size(0),
+          " codes is too long to be spoken: at most ", spec_.most_rows / spec_.repeats,
+          " (dit_config.max_position_embeddings)");
   const Told all = told(code_F, voice);
   const auto f = [&](double time, const at::Tensor& at) { return direction(time, at, all); };
   const auto time_of = [&](int64_t i) {

@@ -41,8 +41,8 @@ class Finder {
     const std::vector<at::Tensor> pieces = layer(x_1CT, name + ".tdnn1").chunk(spec_.divided, 1);
     std::vector<at::Tensor> parts = {pieces[0]};
     for (size_t i = 1; i < pieces.size(); ++i)
-      parts.push_back(layer(i == 1 ? pieces[i] : pieces[i] + parts.back(),
-                            str(name, ".res2net_block.blocks.", i - 1), dilation));
+      parts.push_back(
+          layer(i == 1 ? pieces[i] : pieces[i] + parts.back(), str(name, ".res2net_block.blocks.", i - 1), dilation));
     const at::Tensor y = layer(at::cat(parts, 1), name + ".tdnn2");
     const at::Tensor squeezed = at::relu(convolved(y.mean(2, /*keepdim=*/true), name + ".se_block.conv1"));
     return x_1CT + y * at::sigmoid(convolved(squeezed, name + ".se_block.conv2"));

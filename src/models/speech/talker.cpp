@@ -119,7 +119,15 @@ TalkerPrompt Talker::prompt(const Spoken& what, const at::Tensor& mark_3D, int64
   return out;
 }
 
-// All of the text stands before the first frame, above codes that say nothing.
+// Of whole frames: the sum of their codes' rows.
+at::Tensor Talker::frame_rows(const at::Tensor& code_FG) const {
+  at::Tensor sum = code_row(0, code_FG.select(1, 0));
+  for (int64_t i = 1; i < spec_.codes; ++i) sum = sum + code_row(i, code_FG.select(1, i));
+  return sum;
+}
+
+// All of the text stands before the first frame, above codes that say nothing. In a learnt voice it stands above its
+// frames, behind the text that they say, and what is longer goes on above the frames to come.
 TalkerPrompt Talker::prompt(const LoneText& what) const {
   const Table& table = parts_.table("talker.model.text_embedding");
   const at::Device device = table.weight().device();
@@ -134,16 +142,30 @@ TalkerPrompt Talker::prompt(const LoneText& what) const {
   std::vector<int64_t> how = {code.no_thought, code.thought_begin, code.thought_end};
   if (what.language >= 0) how = {code.thought, code.thought_begin, what.language, code.thought_end};
   if (what.voice >= 0) how.push_back(what.voice);
-  how.push_back(code.none);
+  at::Tensor under = codes(how);
+  if (what.like) under = at::cat({under, what.like->row_1D.to(under.options())}, 0);
+  under = at::cat({under, codes({code.none})}, 0);
   const std::vector<int64_t> turn(what.text.begin(), what.text.begin() + 3);
-  std::vector<int64_t> above(how.size() - 1, spec_.text.none), text(what.text.begin() + 3, what.text.end() - 5);
+  std::vector<int64_t> above(static_cast<size_t>(under.size(0) - 1), spec_.text.none),
+      text(what.text.begin() + 3, what.text.end() - 5);
   above.push_back(spec_.text.begin), text.push_back(spec_.text.end);
   TalkerPrompt out;
   out.none_D = words({spec_.text.none}), out.later_TD = out.none_D.narrow(0, 0, 0);
   std::vector<at::Tensor> parts;
   if (!what.instructions.empty()) parts.push_back(words(what.instructions));
-  parts.insert(parts.end(), {words(turn), words(above) + codes(how), words(text) + codes({code.none}),
-                             out.none_D + codes({code.begin})});
+  parts.insert(parts.end(), {words(turn), words(above) + under});
+  if (what.like) {
+    text.insert(text.begin(), what.like->text.begin(), what.like->text.end());
+    at::Tensor frames = codes({code.begin});
+    if (what.like->code_FG.defined()) frames = at::cat({frames, frame_rows(what.like->code_FG.to(device))}, 0);
+    at::Tensor said = words(text);
+    const int64_t more = said.size(0) - frames.size(0);
+    if (more > 0) out.later_TD = said.narrow(0, frames.size(0), more), said = said.narrow(0, 0, frames.size(0));
+    if (more < 0) said = at::cat({said, out.none_D.expand({-more, -1})}, 0);
+    parts.push_back(said + frames);
+  } else {
+    parts.insert(parts.end(), {words(text) + codes({code.none}), out.none_D + codes({code.begin})});
+  }
   out.row_TD = at::cat(parts, 0);
   return out;
 }

@@ -23,11 +23,20 @@ struct Spoken {
   at::Tensor hidden_TD = {};
 };
 
+// The voice of a recording: a row of the talker's width. Where its words are known: these, and its frames of codes,
+// which speech then goes on from.
+struct LearntVoice {
+  at::Tensor row_1D;
+  std::vector<int64_t> text = {};
+  at::Tensor code_FG = {};
+};
+
 // The same where no model answers: words of instructions, and of a text as an answer in a chat, whose turn begins with
 // three marks and is followed by five.
 struct LoneText {
   std::vector<int64_t> instructions, text;
   int64_t language = -1, voice = -1;  // words of the talker; -1: none
+  const LearntVoice* like = nullptr;  // instead of a word
 };
 
 // What the talker reads: rows of its own width, or those that for_first() makes such.
@@ -61,6 +70,7 @@ class Talker {
   at::Tensor for_rest(const at::Tensor& row_TD) const;
 
  private:
+  at::Tensor frame_rows(const at::Tensor& code_FG) const;
   TalkerPrompt whole_chat(const Spoken& what, const at::Tensor& mark_3D) const;
   at::Tensor projected(const at::Tensor& row_TD, const std::string& name) const;
 

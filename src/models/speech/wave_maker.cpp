@@ -57,10 +57,12 @@ class Waves {
     return coarser(fine + wave.square_() / (of(".act.beta") + 1e-9));
   }
 
-  at::Tensor through_net(const at::Tensor& x_1CT, const std::string& name, const std::vector<int64_t>& dilations) const {
+  at::Tensor through_net(const at::Tensor& x_1CT, const std::string& name,
+                         const std::vector<int64_t>& dilations) const {
     at::Tensor x = x_1CT;
     for (size_t i = 0; i < dilations.size(); ++i) {
-      const at::Tensor far = convolved(bent(x, str(name, ".activations.", 2 * i)), str(name, ".convs1.", i), dilations[i]);
+      const at::Tensor far =
+          convolved(bent(x, str(name, ".activations.", 2 * i)), str(name, ".convs1.", i), dilations[i]);
       x = x + convolved(bent(far, str(name, ".activations.", 2 * i + 1)), str(name, ".convs2.", i));
     }
     return x;
@@ -69,8 +71,9 @@ class Waves {
  private:
   at::Tensor finer(const at::Tensor& x_1CT) const {
     const int64_t channels = x_1CT.size(1), more = kTaps / kFiner - 1;
-    const at::Tensor y = kFiner * at::conv_transpose1d(at::replication_pad1d(x_1CT, {more, more}),
-                                                       low_pass_.expand({channels, 1, kTaps}), {}, kFiner, 0, 0, channels);
+    const at::Tensor y =
+        kFiner * at::conv_transpose1d(at::replication_pad1d(x_1CT, {more, more}),
+                                      low_pass_.expand({channels, 1, kTaps}), {}, kFiner, 0, 0, channels);
     const int64_t cut = more * kFiner + (kTaps - kFiner) / 2;
     return y.narrow(2, cut, y.size(2) - 2 * cut);
   }
