@@ -131,7 +131,7 @@ ModelFacts model_facts(const Json& config) {
   }
   m.state_numbers = shape.state.numbers();
   m.heads_apart = why_heads_stay(spec), m.by_distance = spec.attention.by_distance;
-  m.cached = shape.cached, m.hands_on_more = spec.hands_on_more();
+  m.cached = shape.cached, m.hands_on_more = spec.hands_on_more(), m.pooled = shape.pooled;
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   if (spec.guess) m.guess_like = spec.guess->like;
   m.params = parameters_of(spec);
