@@ -197,6 +197,9 @@ class Rules {
            "token_cls");
     refuse(c_.model && c_.model->encoder && kind_.whole_rows, "--tuner_type ", c_.tuner,
            " is of attention that looks back only, and ", type(), " models are encoders: use --tuner_type lora");
+    refuse(c_.model && c_.model->pooled && kind_.whole_rows, "--tuner_type ", c_.tuner,
+           " is of attention to tokens alone, and ", type(),
+           " models look at keys that several tokens share: use --tuner_type lora");
     refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which draws answers with the adapter: use --tuner_type lora");
     refuse(!kind_.slices && c_.updates_early, "--update_in_backward true keeps no gradients, by which --tuner_type ",

@@ -34,7 +34,7 @@ DequantiseReport dequantise_checkpoint(const DequantiseSpec& spec) {
     if (!writer) {
       std::vector<SafetensorsWriter::Spec> tensors;
       for (const DiskShape& t : disk_shapes(*model, model->disk_form()))
-        tensors.push_back({t.name, t.statistic ? at::kFloat : spec.dtype, t.shape});
+        tensors.push_back({t.name, t.type.value_or(spec.dtype), t.shape});
       all = std::ssize(tensors);
       writer = std::make_unique<ShardsWriter>(folder.dir(), tensors, spec.max_shard);
     }

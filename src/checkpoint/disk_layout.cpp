@@ -24,7 +24,9 @@ std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, cons
     std::vector<int64_t> shape = has_no_dimensions(p) ? std::vector<int64_t>() : p.full;
     if (p.turned || form.is_transposed(name)) std::swap(shape.at(shape.size() - 2), shape.back());
     if (p.flat) shape = {shape[0] * shape[1], shape[2]};
-    return {{form.disk_name(name), shape, p.statistic}};
+    std::optional<at::ScalarType> type;
+    if (p.statistic) type = p.counts ? at::kLong : at::kFloat;
+    return {{form.disk_name(name), shape, type}};
   }
   const auto pieces = static_cast<int64_t>(p.pieces.size());
   std::vector<DiskShape> shapes;  // [E, 2, F, D] in 2E pieces: [F, D]

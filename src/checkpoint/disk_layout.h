@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace apus {
 struct DiskShape {
   std::string name;
   std::vector<int64_t> shape;
-  bool statistic = false;  // Param::statistic
+  // Its own, whatever the weights have: of a statistic.
+  std::optional<at::ScalarType> type = {};
 };
 // On disk: of a statistic that is a single number.
 bool has_no_dimensions(const Param& param);

@@ -400,7 +400,7 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
     const bool may_hold = stack ? may_hold_stack(at, options) : holding.count(name) > 0;
     at.held = at.packed && may_hold;
     for (size_t i = 0; i < at.tensors.size(); ++i) {
-      auto& [disk, wanted, statistic] = at.tensors[i];
+      auto& [disk, wanted, own_type] = at.tensors[i];
       if (options.quantised && (may_hold || options.quantised->holds_any_layer())) {
         const auto tensors = quantised_tensors(disk, model.backbone_name(), options, at.quantised_layer[i]);
         used.insert(tensors.begin(), tensors.end());
@@ -415,9 +415,13 @@ UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadO
         problems.missing.push_back(disk);
       } else {
         used.insert(disk);
-        if (at.packed ? entry->type != DiskType::U8 : !is_number_of_a_weight(entry->type))
+        if (at.packed  ? entry->type != DiskType::U8
+            : p.counts ? entry->type != DiskType::I64 && entry->type != DiskType::I32
+                       : !is_number_of_a_weight(entry->type))
           problems.shapes.push_back(str(disk, ": found ", disk_name(entry->type), ", expected ",
-                                        at.packed ? "bytes (U8)" : "floating point"));
+                                        at.packed  ? "bytes (U8)"
+                                        : p.counts ? "whole numbers (I64)"
+                                                   : "floating point"));
         if (entry->shape != wanted)
           problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
       }
@@ -470,7 +474,7 @@ void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::Scal
   if (!model.mesh() || model.mesh()->layout().first()) {
     std::vector<SafetensorsWriter::Spec> tensors;
     for (const DiskShape& t : disk_shapes(model, model.disk_form()))
-      tensors.push_back({t.name, t.statistic ? at::kFloat : dtype, t.shape});
+      tensors.push_back({t.name, t.type.value_or(dtype), t.shape});
     for (const std::string& name : carried.names) {
       const at::Tensor t = carried.source->tensor(name);
       tensors.push_back({name, t.scalar_type(), t.sizes().vec()});

@@ -107,6 +107,8 @@ KvCache::Spec held_cache(const Model& model, const EngineSpec& spec, const Cache
   cache.seats = size.seats, cache.codes = cache_codes(spec);
   require(!cache.codes || model.media_at_once() != MediaAtOnce::All, Fault::Usage, "--kv_cache_dtype ", spec.cache_type,
           " is not for this model, whose pictures see those behind them: leave it out");
+  require(!cache.codes || !model.shape().pooled, Fault::Usage, "--kv_cache_dtype ", spec.cache_type,
+          " is not for models whose cache holds pooled keys beside those of the tokens: leave it out");
   require(!cache.codes || model.shape().position_numbers == 0, Fault::Usage, "--kv_cache_dtype ", spec.cache_type,
           " is not for models whose keys say their positions (alibi): leave it out");
   return cache;

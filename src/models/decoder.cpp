@@ -17,9 +17,8 @@
 
 #include "dist/collective.h"
 #include "dist/mesh.h"
+#include "models/layer_parts.h"
 #include "models/own_guess_head.h"
-#include "models/spec/seeing_spec.h"
-#include "nn/latent_attention.h"
 #include "nn/moe.h"
 #include "nn/rope.h"
 #include "nn/state_layer.h"
@@ -28,86 +27,11 @@
 
 namespace apus {
 
-namespace {
-std::unique_ptr<FeedForward> make_block(const DecoderSpec& spec, const DenseSpec& dense) {
-  return std::make_unique<Mlp>(spec.shape.hidden, dense.ffn,
-                               Mlp::Spec{.bias = dense.bias,
-                                         .down_bias = dense.down_bias,
-                                         .gate_last = dense.gate_last,
-                                         .act = spec.act,
-                                         .kind = dense.kind,
-                                         .names = dense.names,
-                                         .gate_scale = dense.gate_scale,
-                                         .out_scale = dense.out_scale});
-}
-std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, const MixtureSpec& mixture) {
-  return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
-                                               .ffn = mixture.ffn,
-                                               .experts = mixture.experts,
-                                               .per_token = mixture.per_token,
-                                               .shared_ffn = mixture.shared_ffn,
-                                               .out_scale = mixture.out_scale,
-                                               .clamp = mixture.clamp,
-                                               .gated = mixture.gated,
-                                               .latent = mixture.latent,
-                                               .weighs_input = mixture.weighs_input,
-                                               .idle = mixture.idle,
-                                               .limit = mixture.limit,
-                                               .act = spec.act,
-                                               .router = mixture.router,
-                                               .router_eps = spec.norm.eps,
-                                               .names = mixture.names});
-}
-
-std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
-  const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
-  if (const auto* dense = std::get_if<DenseSpec>(&wanted)) return make_block(spec, *dense);
-  if (std::holds_alternative<NoFeedForward>(wanted)) return nullptr;
-  const auto& mixture = std::get<MixtureSpec>(wanted);
-  return mixture.beside ? make_block(spec, *mixture.beside) : make_mixture(spec, mixture);
-}
-std::string block_name(const DecoderSpec& spec, int64_t layer) {
-  const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(layer)]);
-  return mixture && !mixture->beside ? mixture->names.block : spec.dense_name;
-}
-
-Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
-  const auto i = static_cast<size_t>(index);
-  const int turn = spec.rope_of[i];
-  AttentionForm form = spec.attention;
-  const LayerHeads heads = spec.heads_in(index);
-  form.sinks = heads.sinks;
-  if (heads.one_for_both) form.v_name = nullptr;
-  return {.layer = index,
-          .hidden = spec.shape.hidden,
-          .heads = heads.heads,
-          .kv_heads = heads.kv_heads,
-          .head_dim = heads.head_dim,
-          .form = form,
-          .norm = spec.norm,
-          .window = spec.window[i],
-          .turn = turn,
-          .neighbours = turn != kNoRope && spec.ropes[static_cast<size_t>(turn)].neighbours,
-          .borrows = heads.borrows,
-          .lends = heads.lends,
-          .ahead = spec.window[i] > 0 || !spec.seeing || !spec.seeing->ahead_in_windows_only};
-}
-
-std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t index) {
-  if (spec.latent) {
-    LatentForm form = *spec.latent;
-    if (!form.taken_of.empty()) form.index.taken_of = form.taken_of[static_cast<size_t>(index)];
-    return std::make_unique<LatentAttention>(attention_spec(spec, index), form);
-  }
-  return std::make_unique<Attention>(attention_spec(spec, index));
-}
-}  // namespace
-
 std::vector<Mixer*> DecoderLayer::make_mixers(const DecoderSpec& spec, int64_t index) {
   const Keeps keeps = spec.shape.keeps_in(index);
   std::vector<Mixer*> made;
   if (keeps_tokens(keeps)) made.push_back(&adopt(spec.attention_name, make_attention(spec, index)));
-  if (keeps_state(keeps))
+  if (keeps_state(keeps) && spec.state)
     made.push_back(&adopt(state_layer_name(*spec.state),
                           make_state_layer(*spec.state, {.layer = index,
                                                          .layers = spec.shape.layers,
@@ -185,10 +109,10 @@ at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s)
 }
 
 at::Tensor DecoderLayer::with_streams(const at::Tensor& x_TW, const Step& s) const {
-  const auto [read_TD, taken_TS] = mixer_streams_->read(x_TW);
-  const at::Tensor sum_TW = mixer_streams_->given_back(x_TW, taken_TS, mixed((*before_attention_)(read_TD), s));
-  const auto [fed_TD, back_TS] = feed_forward_streams_->read(sum_TW);
-  return feed_forward_streams_->given_back(sum_TW, back_TS, (*feed_forward_)((*before_feed_forward_)(fed_TD), s));
+  const StreamsMeet::Read read = mixer_streams_->read(x_TW);
+  const at::Tensor sum_TW = mixer_streams_->given_back(x_TW, read, mixed((*before_attention_)(read.one_TD), s));
+  const StreamsMeet::Read fed = feed_forward_streams_->read(sum_TW);
+  return feed_forward_streams_->given_back(sum_TW, fed, (*feed_forward_)((*before_feed_forward_)(fed.one_TD), s));
 }
 
 at::Tensor DecoderLayer::with_own_input(const at::Tensor& x_TD, const Step& s) const {
@@ -393,6 +317,7 @@ at::Tensor of_all_tables(const at::Tensor& id_T, const Range& own,
 
 at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = embed_words(in, s);
+  if (spec_.experts_by_word()) s.beside->word_T = in.id_T;
   give_layers(in.id_T, x_TD, s);
   return spec_.streams ? x_TD.repeat({1, spec_.streams->count}) : x_TD;
 }

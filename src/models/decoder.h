@@ -71,7 +71,7 @@ class Decoder : public Model {
   const ModelShape& shape() const override { return spec_.shape; }
   void begin(Step& s) const override;
   // Not where the host chooses which tokens are looked at, by how many there are.
-  bool steps_are_alike() const override { return !spec_.latent || spec_.latent->index.heads == 0; }
+  bool steps_are_alike() const override { return !spec_.pooled && (!spec_.latent || spec_.latent->index.heads == 0); }
   int64_t short_context() const override;
   bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
   const GuessHead* guess_head() const override { return guess_head_; }

@@ -51,6 +51,15 @@ at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n) {
   return n == h ? turned : at::cat({turned, x_TNH.narrow(2, n, h - n)}, 2);
 }
 
+at::Tensor end_turned(const at::Tensor& x_TNH, const at::Tensor& cos_TR, const at::Tensor& sin_TR) {
+  const int64_t turned = 2 * cos_TR.size(1), still = x_TNH.size(2) - turned;
+  const auto wide = x_TNH.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor pair = x_TNH.narrow(2, still, turned).to(wide).unflatten(2, {turned / 2, 2}), a = pair.select(3, 0),
+                   b = pair.select(3, 1), cos = cos_TR.unsqueeze(1), sin = sin_TR.unsqueeze(1);
+  const at::Tensor end = at::stack({a * cos - b * sin, b * cos + a * sin}, 3).flatten(2).to(x_TNH.scalar_type());
+  return still == 0 ? end : at::cat({x_TNH.narrow(2, 0, still), end}, 2);
+}
+
 at::Tensor each_head(const at::Tensor& x_TNI, const at::Tensor& stack) {
   const int64_t tokens = x_TNI.size(0), heads = x_TNI.size(1);
   const at::Tensor rows = x_TNI.transpose(0, 1).reshape({heads * tokens, x_TNI.size(2)});

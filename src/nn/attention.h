@@ -20,6 +20,9 @@ struct AttentionRule;  // ops/ops.h
 // to queries and keys alike, it changes none of their products.
 at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n);
 
+// The last 2R numbers of each head turned, where neighbours turn together. cos, sin [T, R] f32.
+at::Tensor end_turned(const at::Tensor& x_TNH, const at::Tensor& cos_TR, const at::Tensor& sin_TR);
+
 // Every head's rows times a matrix of its own: x [T, N, I], stack [N, O, I] -> [T, N, O].
 at::Tensor each_head(const at::Tensor& x_TNI, const at::Tensor& stack);
 

@@ -92,6 +92,37 @@ struct LatentForm {
   std::vector<int64_t> taken_of = {};
 };
 
+// One head of keys, which are values too, for all queries. A layer looks at the tokens in its window, and where it
+// pools, at keys besides that are made of several tokens each. Numbers that turn are the last of a head, neighbours
+// together. What attention sees is turned back, and groups of heads are brought to `group_rank` numbers each before
+// they meet.
+struct PooledForm {
+  struct Pool {
+    // So many become one key; 0: there are none but those of the window.
+    int64_t tokens = 0;
+    // A key is made of the tokens of the pool before too, by further numbers of theirs; and an index chooses among the
+    // keys by smaller ones of its own, which are made likewise.
+    bool chosen = false;
+
+    // Of a key's `dim` numbers: those made of a token, values and gates; and the tokens that the next key still needs.
+    int64_t made(int64_t dim) const { return (chosen ? 4 : 2) * dim; }
+    int64_t kept() const { return (chosen ? 2 : 1) * tokens - 1; }
+  };
+  // Per layer.
+  std::vector<Pool> pools = {};
+  int64_t query_rank = 0, turned = 0, groups = 1, group_rank = 0;
+  // neighbours, last_turn and taken_of say nothing here.
+  IndexForm index = {};
+
+  // All that the pools of a layer make of a token, whose keys have `dim` numbers.
+  int64_t made(const Pool& p, int64_t dim) const { return p.made(dim) + (p.chosen ? p.made(index.dim) : 0); }
+  // A pooled key with that of the index lies in the cache with the tokens that it is made of, so many numbers with
+  // each.
+  int64_t beside_token(const Pool& p, int64_t dim) const {
+    return p.tokens == 0 ? 0 : (dim + (p.chosen ? index.dim : 0) + p.tokens - 1) / p.tokens;
+  }
+};
+
 // A key says its position by so many further numbers, which the cache holds too, where there are slopes.
 inline constexpr int64_t kPositionNumbers = 8;
 

@@ -8,17 +8,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/isin.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "nn/seen_keys.h"
 #include "nn/steady.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
@@ -97,21 +92,6 @@ at::Tensor LatentAttention::made_keys(const Inputs& in, const Step& s) const {
 
 bool LatentAttention::chooses(const Step& s) const { return form_.index.heads > 0 && s.max_k > form_.index.chosen; }
 
-namespace {
-// Of one sequence: q [t, N, H], k [u, N or 1, H], v [u, N or 1, V], hidden [t, u] -> [t, N, V].
-at::Tensor over_seen(const at::Tensor& q_TNH, const at::Tensor& k_UNH, const at::Tensor& v_UNV,
-                     const at::Tensor& hidden_TU, const ops::AttentionRule& rule) {
-  const auto wide = q_TNH.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor score_NTU = at::matmul(q_TNH.transpose(0, 1), k_UNH.permute({1, 2, 0})).to(wide) * rule.scale;
-  at::Tensor share_NTU = score_NTU.masked_fill(hidden_TU, -std::numeric_limits<double>::infinity());
-  const int64_t heads = score_NTU.size(0), tokens = score_NTU.size(1), keys = score_NTU.size(2);
-  if (rule.sinks_N.defined())
-    share_NTU = at::cat({share_NTU, rule.sinks_N.to(wide).view({heads, 1, 1}).expand({heads, tokens, 1})}, 2);
-  share_NTU = at::softmax(share_NTU, -1).narrow(2, 0, keys);
-  return at::matmul(share_NTU.to(v_UNV.scalar_type()), v_UNV.transpose(0, 1)).transpose(0, 1);
-}
-}  // namespace
-
 at::Tensor LatentAttention::hidden(size_t i, const std::function<at::Tensor()>& chosen, const Step& s) const {
   if (form_.index.taken_of >= 0) return s.beside->lent.at(form_.index.taken_of).at(i).to(s.position.device());
   const at::Tensor own = chosen();
@@ -120,9 +100,7 @@ at::Tensor LatentAttention::hidden(size_t i, const std::function<at::Tensor()>& 
 }
 
 at::Tensor LatentAttention::over_chosen(const Inputs& in, const Step& s) const {
-  require(!training_of(s).groups && !training_of(s).key_K.defined() && !training_of(s).tokens, Fault::Usage,
-          "attention that looks at chosen tokens is not for --tuner_type longlora, --share_prefix true and "
-          "--sequence_parallel_size above 1");
+  require_own_rows(s);
   const int64_t tokens = in.small_TC.size(0);
   const at::Tensor made = kv_b_(in.small_TC, s).view({tokens, spec_.heads, form_.still + form_.value});
   const at::Tensor k = at::cat({made.narrow(2, 0, form_.still), in.key_T1R.expand({-1, spec_.heads, -1})}, 2),
@@ -190,15 +168,10 @@ LatentIndex::Made LatentIndex::made(const at::Tensor& x_TD, const at::Tensor& sm
 at::Tensor LatentIndex::hidden(const at::Tensor& q_TnD, const at::Tensor& weight_Tn, const at::Tensor& k_KD,
                                int64_t first) const {
   const at::NoGradGuard choosing;
-  const auto wide = q_TnD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const int64_t tokens = q_TnD.size(0), keys = k_KD.size(0);
-  const at::Tensor met_TnK = at::matmul(q_TnD.to(wide), k_KD.to(wide).t()).relu();
-  const at::Tensor rated_TK = at::matmul(weight_Tn.to(wide).unsqueeze(1), met_TnK).squeeze(1);
   const auto places = at::TensorOptions().dtype(at::kLong).device(q_TnD.device());
   const at::Tensor later_TK = at::arange(keys, places) > at::arange(first, first + tokens, places).unsqueeze(1);
-  const at::Tensor best = std::get<1>(
-      rated_TK.masked_fill(later_TK, -std::numeric_limits<double>::infinity()).topk(std::min(form_.chosen, keys), -1));
-  return at::ones_like(later_TK).scatter(1, best, 0).logical_or(later_TK);
+  return hidden_but_best(q_TnD, weight_Tn, k_KD, later_TK, form_.chosen);
 }
 
 at::Tensor LatentAttention::weight() const { return ops::plain(kv_b_.weight().data); }

@@ -37,7 +37,8 @@ at::Tensor activated(Activation act, const at::Tensor& x) {
 
 // Silu's is one fused operator; the others are rare and composed. gate may be a slice of a wider tensor, of which
 // libtorch's gradient of gelu makes nonsense on some processors.
-at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF) {
+at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF, double limit) {
+  if (limit > 0) return gated(act, gate_TF.clamp_max(limit), up_TF.clamp(-limit, limit));
   if (act == Activation::Silu) return ops::swiglu(gate_TF, up_TF);
   return activated(act, act == Activation::Relu ? gate_TF : gate_TF.contiguous()) * up_TF;
 }
@@ -87,7 +88,7 @@ at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   if (spec_.kind == FeedForwardKind::FusedGate) parts = parts[0].chunk(2, -1);
   if (spec_.gate_last) std::swap(parts[0], parts[1]);
   if (spec_.gate_scale != 1) parts[0] = parts[0] * spec_.gate_scale;
-  const at::Tensor y_TD = down_(gated(spec_.act, parts[0], parts[1]), s);
+  const at::Tensor y_TD = down_(gated(spec_.act, parts[0], parts[1], spec_.limit), s);
   return spec_.out_scale == 1 ? y_TD : y_TD * spec_.out_scale;
 }
 

@@ -8,7 +8,8 @@
 namespace apus {
 
 at::Tensor activated(Activation act, const at::Tensor& x);  // of those without learnt numbers
-at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF);  // act(gate) * up
+// act(gate) * up; with a limit above 0, gates are kept below it and ups within it.
+at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF, double limit = 0);
 
 class FeedForward : public Module {
  public:
@@ -38,6 +39,7 @@ class Mlp : public FeedForward {
     FeedForwardNames names = {};
     // The gate before its activation, and the result, are multiplied by these.
     double gate_scale = 1, out_scale = 1;
+    double limit = 0;  // of gated()
   };
   Mlp(int64_t hidden, int64_t ffn, Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;

@@ -30,6 +30,8 @@ struct Param {
   bool trainable = true;
   // A statistic that training elsewhere has made: f32 whatever the weights are, and never trained.
   bool statistic = false;
+  // Of a statistic: whole numbers, which are I64 on disk.
+  bool counts = false;
   // One number, which has no dimensions on disk.
   bool scalar = false;
   // On disk the last two dimensions of three stand the other way round.

@@ -247,8 +247,7 @@ at::Tensor Experts::inner(const at::Tensor& made_MF) const {
 }
 
 at::Tensor Experts::opened(const at::Tensor& gate_MF, const at::Tensor& up_MF) const {
-  if (kind_.limit <= 0) return apus::gated(kind_.act, gate_MF, up_MF);
-  return apus::gated(kind_.act, gate_MF.clamp_max(kind_.limit), up_MF.clamp(-kind_.limit, kind_.limit));
+  return apus::gated(kind_.act, gate_MF, up_MF, kind_.limit);
 }
 
 at::Tensor Experts::product(const at::Tensor& rows, const at::Tensor& stack, const ops::ExpertPairs& pairs,
@@ -358,11 +357,19 @@ Param* MoeMlp::make_correction() {
   return &p;
 }
 
+Param* MoeMlp::make_words() {
+  if (!spec_.names.by_word) return nullptr;
+  Param& p = param(spec_.names.by_word, {spec_.words, spec_.per_token});
+  p.statistic = p.counts = true, p.trainable = false;
+  return &p;
+}
+
 MoeMlp::MoeMlp(Spec s)
     : spec_(s),
       gate_(child<Linear>(s.names.router,
                           Linear::Spec{.in = s.hidden, .out = s.experts + s.idle, .bias = s.names.router_bias})),
       correction_(make_correction()),
+      by_word_(make_words()),
       experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.latent > 0 ? s.latent : s.hidden,
                               s.ffn, s.names,
                               Experts::Kind{s.clamp, s.gated, s.weighs_input, s.act, s.idle, s.limit})) {
@@ -379,8 +386,9 @@ MoeMlp::MoeMlp(Spec s)
   }
   if (s.names.bias) bias_ = &param(s.names.bias, {s.hidden});
   if (s.shared_ffn == 0) return;
-  shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn,
-                        Mlp::Spec{.act = s.act, .kind = s.names.shared_kind, .names = s.names.of_shared});
+  shared_ = &child<Mlp>(
+      s.names.shared, s.hidden, s.shared_ffn,
+      Mlp::Spec{.act = s.act, .kind = s.names.shared_kind, .names = s.names.of_shared, .limit = s.shared_limit});
   if (!s.names.shared_is_gated) return;
   shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
   shared_gate_->keeps_type();
@@ -410,6 +418,12 @@ ops::Routing counted_routing(at::Tensor logits_TE, const RouterForm& form, int64
 }
 
 ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
+  if (by_word_) {
+    const at::Tensor word_T = s.beside->word_T.to(routed_TD.device()),
+                     expert_Tk = at::index_select(by_word_->data, 0, word_T).to(at::kLong);
+    return within_capacity(route_to(expert_Tk, logits(routed_TD, s), spec_.router), spec_.experts,
+                           training_of(s).capacity);
+  }
   ops::Routing routing = counted_routing(logits(routed_TD, s), spec_.router, spec_.per_token,
                                          correction_ ? correction_->data : at::Tensor(), s);
   if (expert_scale_)

@@ -94,7 +94,8 @@ class MoeMlp : public FeedForward {
     int64_t latent = 0;
     bool weighs_input = false;
     int64_t idle = 0;
-    double limit = 0;
+    double limit = 0, shared_limit = 0;
+    int64_t words = 0;  // where experts are chosen by words
     Activation act = Activation::Silu;
     RouterForm router;
     double router_eps = 1e-6;  // of a router that norms what it reads
@@ -107,12 +108,13 @@ class MoeMlp : public FeedForward {
 
  private:
   Param* make_correction();
+  Param* make_words();
   at::Tensor logits(const at::Tensor& routed_TD, const Step& s) const;
   ops::Routing routing(const at::Tensor& routed_TD, const Step& s) const;
   Spec spec_;
   Linear& gate_;
   Param *read_scale_ = nullptr, *expert_scale_ = nullptr;  // RouterForm::own_numbers
-  Param *correction_ = nullptr, *bias_ = nullptr;
+  Param *correction_ = nullptr, *by_word_ = nullptr, *bias_ = nullptr;
   Experts& experts_;
   Linear *narrower_ = nullptr, *wider_ = nullptr;
   Mlp* shared_ = nullptr;

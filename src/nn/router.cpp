@@ -59,13 +59,33 @@ ops::Routing two_by_nearness(const at::Tensor& logits_TE, double nearness) {
 
 }  // namespace
 
+namespace {
+at::Tensor shares(const at::Tensor& logits_TE, const RouterForm& form) {
+  const at::Tensor wide_TE = logits_TE.scalar_type() == at::kDouble ? logits_TE : logits_TE.to(at::kFloat);
+  if (form.root_softplus) return steady_softplus(wide_TE).sqrt();
+  return form.sigmoid ? steady_sigmoid(wide_TE) : at::softmax(wide_TE, -1);
+}
+
+ops::Routing weighed(const at::Tensor& share_TE, const at::Tensor& expert_Tk, const RouterForm& form,
+                     at::ScalarType type) {
+  at::Tensor weight_Tk = share_TE.gather(1, expert_Tk);
+  if (form.normalise) weight_Tk = weight_Tk / (weight_Tk.sum(-1, /*keepdim=*/true) + form.beside_sum);
+  if (form.scale != 1) weight_Tk = weight_Tk * form.scale;
+  return {weight_Tk.to(type), expert_Tk};
+}
+}  // namespace
+
+ops::Routing route_to(const at::Tensor& expert_Tk, const at::Tensor& logits_TE, const RouterForm& form) {
+  return weighed(shares(logits_TE, form), expert_Tk, form, logits_TE.scalar_type());
+}
+
 ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,
                    const at::Tensor& correction_E) {
   if (form.nearness > 0) return two_by_nearness(logits_TE, form.nearness);
-  const bool usual = !form.sigmoid && form.groups == 1 && form.scale == 1 && !correction_E.defined();
+  const bool usual =
+      !form.sigmoid && !form.root_softplus && form.groups == 1 && form.scale == 1 && !correction_E.defined();
   if (usual) return ops::route_topk(logits_TE, per_token, form.normalise);
-  const at::Tensor wide_TE = logits_TE.scalar_type() == at::kDouble ? logits_TE : logits_TE.to(at::kFloat);
-  const at::Tensor share_TE = form.sigmoid ? steady_sigmoid(wide_TE) : at::softmax(wide_TE, -1);
+  const at::Tensor share_TE = shares(logits_TE, form);
   at::Tensor expert_Tk;
   {
     at::NoGradGuard choosing;
@@ -74,10 +94,7 @@ ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t 
     if (form.groups > 1) rank_TE = in_open_groups(rank_TE, form);
     expert_Tk = std::get<1>(rank_TE.topk(per_token, -1));
   }
-  at::Tensor weight_Tk = share_TE.gather(1, expert_Tk);
-  if (form.normalise) weight_Tk = weight_Tk / (weight_Tk.sum(-1, /*keepdim=*/true) + form.beside_sum);
-  if (form.scale != 1) weight_Tk = weight_Tk * form.scale;
-  return {weight_Tk.to(logits_TE.scalar_type()), expert_Tk};
+  return weighed(share_TE, expert_Tk, form, logits_TE.scalar_type());
 }
 
 ops::Routing within_capacity(ops::Routing routing, int64_t experts, const ExpertCapacity& capacity) {

@@ -11,6 +11,9 @@ namespace apus {
 ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,
                    const at::Tensor& correction_E);
 
+// To experts that somebody else chose.
+ops::Routing route_to(const at::Tensor& expert_Tk, const at::Tensor& logits_TE, const RouterForm& form);
+
 // Without what is sent to experts beyond their capacity: such a choice counts nothing.
 ops::Routing within_capacity(ops::Routing routing, int64_t experts, const ExpertCapacity& capacity);
 

@@ -12,6 +12,8 @@ namespace apus {
 struct RouterForm {
   // What a router's logits become: numbers between 0 and 1 each for itself, or (false) shares of 1.
   bool sigmoid = false;
+  // Or roots of softplus.
+  bool root_softplus = false;
   // The weights of the chosen experts sum to 1; then they are multiplied by `scale`.
   bool normalise = false;
   double scale = 1;
@@ -45,6 +47,8 @@ struct MixtureNames {
   const char* correction = nullptr;
   // Their shape is [1, E] instead of [E].
   bool correction_has_row = false;
+  // Of each word the experts that its tokens meet, [words, per_token] whole numbers; null: they are chosen.
+  const char* by_word = nullptr;
   // Of one expert.
   const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
   // All experts' gates with ups, and all downs, are one tensor each in the file, under these names; null: they are not.

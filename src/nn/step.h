@@ -77,6 +77,7 @@ struct SeenAhead {
 // What layers are given besides the hidden state. Left by embed() and by layers on the way, read by those behind.
 struct Beside {
   at::Tensor of_layer_TLP;  // of each layer its own; undefined: nothing
+  at::Tensor word_T;        // the tokens' ids, where words have experts of their own
   // By the number of the layer that lends: keys and values, where there is no cache; or what it gives late.
   std::map<int64_t, std::vector<at::Tensor>> lent;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hidden state of several streams side by side (hyper-connections): what a branch reads is their sum, each weighed by
-// the token, and what it gives goes back into each, weighed likewise. At the end one more such sum makes one of them.
+// the token, and what it gives goes back into each, weighed likewise, or into what their mixture is. At the end one
+// more such sum makes one of them.
 #pragma once
 
 #include "nn/module.h"
@@ -15,9 +16,10 @@ class StreamsMeet : public Module {
   struct Read {
     at::Tensor one_TD;   // what the branch reads
     at::Tensor back_TS;  // how much each stream takes of what it gives, f32
+    at::Tensor mix_TSS;  // how much of each stream (the first of the two) goes on in each, f32; undefined: as they are
   };
   Read read(const at::Tensor& streams_TW) const;
-  at::Tensor given_back(const at::Tensor& streams_TW, const at::Tensor& back_TS, const at::Tensor& given_TD) const;
+  at::Tensor given_back(const at::Tensor& streams_TW, const Read& read, const at::Tensor& given_TD) const;
 
  private:
   const StreamsForm form_;

@@ -48,6 +48,8 @@ struct ModelFacts {
   bool by_distance = false;
   // DecoderSpec::hands_on_more()
   bool hands_on_more = false;
+  // Attention looks at pooled keys too.
+  bool pooled = false;
   // ModelShape::position_numbers
   int64_t position_numbers = 0;
   // Of the layers those with keys and values of every token, and those with a state, of so many numbers a sequence.

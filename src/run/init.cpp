@@ -3,6 +3,7 @@
 #include "cli/init.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -70,7 +71,14 @@ at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
   }
   if (t.name.ends_with(".dt_bias")) return at::linspace(-6, -2, t.shape[0], at::kFloat);
   if (t.name.ends_with(".D")) return at::ones(t.shape, at::kFloat);
+  const bool of_streams = t.name.find("hc_") != std::string::npos && t.name.ends_with("scale");
+  if (of_streams) return at::ones(t.shape, at::kFloat);
   return normal(t, seed, deviation);
+}
+
+// Of each word the experts that its tokens meet: others than those of the next one.
+at::Tensor experts_by_word(const std::vector<int64_t>& shape, int64_t experts) {
+  return (at::arange(shape[0], at::kLong).unsqueeze(1) + at::arange(shape[1], at::kLong)).remainder(experts);
 }
 
 void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
@@ -142,10 +150,12 @@ int run_init(const InitOptions& o) {
   const double deviation = config.value("initializer_range", 0.02);
   Progress progress("writing weights", static_cast<int64_t>(shapes.size()), {.unit = "tensor"});
   std::vector<SafetensorsWriter::Spec> tensors;
-  for (const auto& t : shapes) tensors.push_back({t.name, *dtype, t.shape});
+  const auto counts = [](const DiskShape& t) { return t.type == at::kLong; };
+  for (const auto& t : shapes) tensors.push_back({t.name, counts(t) ? at::kLong : *dtype, t.shape});
   ShardsWriter writer(dir, tensors, o.max_shard_bytes);
   for (const auto& t : shapes) {
-    writer.add(t.name, initial(t, static_cast<uint64_t>(o.common.seed), deviation));
+    writer.add(t.name, counts(t) ? experts_by_word(t.shape, model->shape().experts)
+                                 : initial(t, static_cast<uint64_t>(o.common.seed), deviation));
     progress.advance();
   }
   writer.commit();

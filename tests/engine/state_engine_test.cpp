@@ -40,7 +40,9 @@ class StateEngine : public ::testing::TestWithParam<const char*> {
 
 TEST_P(StateEngine, ThePromptsCutsDoNotShow) {
   const auto whole = asked({.block_size = 4, .cache_bytes = 1 << 20}, 0);
-  const double tolerance = golden::device().is_cpu() ? 0 : 4e-3;
+  // Attention to chosen keys is libtorch's products, whose bits depend on how many there are.
+  const bool chosen = model->shape().pooled;
+  const double tolerance = !golden::device().is_cpu() ? 4e-3 : chosen ? 1e-5 : 0;
   for (const int64_t step_tokens : {1, 3, 17})
     for (const size_t neighbours : {size_t{0}, size_t{2}}) {
       const auto cut = asked(
@@ -79,8 +81,8 @@ TEST_P(StateEngine, WeightsMayBeHalf) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StateEngine,
-                         ::testing::Values("qwen3_next", "qwen3_5_moe_text", "minimax", "ling2_5", "bamba",
-                                           "falcon_h1"),
+                         ::testing::Values("qwen3_next", "qwen3_5_moe_text", "minimax", "ling2_5", "bamba", "falcon_h1",
+                                           "deepseek_v4"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

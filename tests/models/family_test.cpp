@@ -251,6 +251,11 @@ std::vector<Json> small_configs() {
                       {"kv_channels", 8},
                       {"lru_width", 16},
                       {"hc_mult", 2},
+                      {"compress_ratios", {0, 4, 128}},
+                      {"compress_rates", {{"compressed_sparse_attention", 2}, {"heavily_compressed_attention", 3}}},
+                      {"num_hash_layers", 1},
+                      {"o_groups", 2},
+                      {"o_lora_rank", 3},
                       {"ffn_config", {{"ffn_hidden_size", 6}, {"moe_num_experts", 8}, {"moe_top_k", 2}}},
                       {"tie_word_embeddings", false}};
   for (const std::string& name : preset_names()) {

@@ -28,7 +28,7 @@ SIZES = {
     "moe_layer_end_index", "moe_num_shared_experts", "moe_topk", "num_shared_expert", "query_pre_attn_scalar",
     "pad_token_id", "bos_token_id", "eos_token_id", "qk_head_dim", "original_max_position_embeddings", "num_layers", "ffn_hidden_size",
     "expert_ffn_hidden_size", "zero_expert_num", "kv_channels", "lru_width", "hc_mult", "indexer_types", "d_model", "n_heads", "n_layers",
-    "max_seq_len", "attn_config", "ffn_config",
+    "max_seq_len", "attn_config", "ffn_config", "o_groups",
 }
 
 

@@ -37,11 +37,13 @@ def random_weights(model):
                 p.copy_(1 + 0.2 * torch.randn_like(p))
             elif name.endswith("scale"):
                 p.copy_(1 + 0.2 * torch.randn_like(p))
-            elif "bias" in name or "norm" in name or "sink" in name:
+            elif "bias" in name or name.endswith("base") or "norm" in name or "sink" in name:
                 p.copy_(0.1 * torch.randn_like(p))
         for name, b in model.named_buffers():
             if "correction_bias" in name:
                 b.copy_((0.1 * torch.randn_like(b)).to(torch.bfloat16).float())
+            if "tid2eid" in name:  # of each word different experts
+                b.copy_(torch.rand(b.shape[0], model.config.n_routed_experts).argsort(-1)[:, :b.shape[1]])
             if "layer_scalar" in name:
                 b.copy_((0.9 + 0.1 * torch.randn_like(b)).to(torch.bfloat16).float())
         for p in model.parameters():
@@ -140,7 +142,7 @@ def main():
         grads = on_disk(model, {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in model.named_parameters()})
         buffers = {n for n, _ in model.named_buffers()}
         # Numbers beside the weights, under whatever name the file has them.
-        fixed = lambda n: n in buffers or n.endswith(("correction_bias", "expert_bias"))
+        fixed = lambda n: n in buffers or n.endswith(("correction_bias", "expert_bias", "ffn.gate.bias", "tid2eid"))
         norms = {n: g.norm().item() for n, g in sorted(grads.items()) if not fixed(n) and g.norm().item() > 0}
         assert reached and all(v == v for v in norms.values())
         numbers["grad"][which] = {"includes_router_aux_loss": False, "loss": loss.item(), "norms": norms,

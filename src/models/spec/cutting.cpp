@@ -18,7 +18,7 @@ std::string why_uncut(const DecoderSpec& spec) {
     return (dense && dense->kind == FeedForwardKind::FusedGate) ||
            (mixture && mixture->shared_ffn > 0 && mixture->names.shared_kind == FeedForwardKind::FusedGate);
   };
-  if (spec.latent) return "all heads of their attention share one vector a token";
+  if (spec.latent || spec.pooled) return "all heads of their attention share one vector a token";
   if (spec.state) return "some of their layers keep a state instead of keys and values";
   if (spec.attention.fused != Fused::No) return "one matrix makes queries, keys and values";
   if (spec.attention.qk_norm == QkNorm::AllHeads) return "queries and keys of all heads are normalised together";

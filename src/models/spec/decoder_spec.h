@@ -33,6 +33,8 @@ struct ModelShape {
   int64_t experts = 0, experts_per_token = 0;
   // Above 0: the cache holds so many numbers of a token in a layer, instead of keys and values of every head.
   int64_t latent = 0;
+  // Of these, some are parts of keys that several tokens share (PooledForm).
+  bool pooled = false;
   // So many numbers of a key say its position besides those of its head.
   int64_t position_numbers = 0;
   // Per layer, what it keeps of a sequence; empty: every one keeps tokens. And the shape of a state.
@@ -79,8 +81,8 @@ struct MixtureSpec {
   int64_t latent = 0;
   // A token is multiplied by an expert's weight before the expert reads it, not behind it.
   bool weighs_input = false;
-  // Above 0: gates are kept below it and ups within it.
-  double limit = 0;
+  // Above 0: gates are kept below it and ups within it; and those of the expert for every token.
+  double limit = 0, shared_limit = 0;
   // So many more are chosen from, which give back what they read.
   int64_t idle = 0;
   RouterForm router = {};
@@ -198,6 +200,7 @@ struct DecoderSpec {
   bool scaled_layers = false;
   // Instead of keys and values of each head's own.
   std::optional<LatentForm> latent;
+  std::optional<PooledForm> pooled;
   // Of the layers that keep one (shape.keeps).
   std::optional<StateForm> state;
   std::optional<NormedSums> normed_sums;
@@ -252,9 +255,16 @@ struct DecoderSpec {
   }
   // Whether layers are given anything but the hidden state of the layer before.
   bool hands_on_more() const {
-    return layer_inputs || std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; }) ||
+    return layer_inputs || experts_by_word() ||
+           std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; }) ||
            std::any_of(feed_forward.begin(), feed_forward.end(), is_late) || streams ||
            (latent && !latent->taken_of.empty());
+  }
+  bool experts_by_word() const {
+    return std::any_of(feed_forward.begin(), feed_forward.end(), [](const FeedForwardSpec& kind) {
+      const auto* mixture = std::get_if<MixtureSpec>(&kind);
+      return mixture && mixture->names.by_word;
+    });
   }
   static bool is_late(const FeedForwardSpec& kind) {
     const auto* mixture = std::get_if<MixtureSpec>(&kind);

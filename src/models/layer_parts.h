@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a decoder's layers are made of, from its description.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/spec/decoder_spec.h"
+#include "nn/mixer.h"
+#include "nn/mlp.h"
+#include "nn/moe.h"
+
+namespace apus {
+
+std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, const MixtureSpec& mixture);
+// Of a layer; null: it has none. And its name there.
+std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer);
+std::string block_name(const DecoderSpec& spec, int64_t layer);
+std::unique_ptr<Mixer> make_attention(const DecoderSpec& spec, int64_t layer);
+
+}  // namespace apus
