@@ -102,6 +102,28 @@ TEST(Speaker, SaysNothingOfAnEmptyAnswerAndStopsWhenTold) {
                     "this model has chelsie, ethan");
 }
 
+TEST(Speaker, SpeaksPieceByPieceAsTheVocoderDecodesPieces) {
+  const Golden g;
+  const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));
+  const TalkerPrompt prompt = speaker.prompt(*g.model, g.text(g.golden["chats"][0], 0), "");
+  const VoiceWish wish = likeliest(speaker, "", 2 * Speaker::kPiece + 5);
+  const at::Tensor codes = speaker.frames(prompt, wish);
+  ASSERT_EQ(codes.size(0), wish.most_frames) << "this voice does not end by itself";
+  std::vector<float> heard;
+  std::vector<size_t> pieces;
+  speaker.speak_on(prompt, wish, {}, [&](const std::vector<float>& piece) {
+    heard.insert(heard.end(), piece.begin(), piece.end());
+    pieces.push_back(piece.size());
+  });
+  VocoderSpec short_pieces = g.speech.spec->vocoder;
+  short_pieces.frames = Speaker::kPiece;
+  Vocoder in_pieces(short_pieces);
+  load_vocoder(in_pieces, TensorFolder(folder / "checkpoint"));
+  const auto each = static_cast<size_t>(short_pieces.samples_per_frame());
+  EXPECT_EQ(pieces, (std::vector<size_t>{16 * each, 16 * each, 5 * each}));
+  EXPECT_LT((at::tensor(heard) - in_pieces.sound(codes)).abs().max().item<double>(), 1e-6);
+}
+
 TEST(Speaker, DrawsTheSameWithTheSameSeed) {
   const Golden g;
   const Speaker speaker(*g.speech.talker, *g.speech.vocoder, at::TensorOptions().dtype(at::kFloat));

@@ -47,6 +47,10 @@ class Tongue final : public TextVoice {
     said = text, voice = wish.voice, as_learnt = wish.like != nullptr;
     return std::vector<float>(text.answer.size(), 0.25F);
   }
+  void speak_on(const SpokenText& text, const VoiceWish&, const std::function<bool()>&,
+                const std::function<void(std::vector<float>)>& heard) override {
+    for (size_t i = 0; i < text.answer.size(); ++i) heard({0.25F});
+  }
   bool clones() const override { return learns; }
   std::shared_ptr<const LearntVoice> learn(const std::vector<float>& samples, const std::string& words) const override {
     heard = samples, heard_words = words;
@@ -81,6 +85,18 @@ TEST(Speech, ATextIsSpokenAsAnAnswer) {
   EXPECT_EQ(s.tongue.voice, "ethan");
   EXPECT_EQ(s.tokenizer->decode(s.tongue.said.prompt, false),
             "<|im_start|>user\nSoftly.<|im_end|>\n<|im_start|>assistant\n");
+  api->stop();
+}
+
+TEST(Speech, AStreamIsHeardPieceByPiece) {
+  SpeakingServed s;
+  const auto api = s.speaking();
+  const HttpAnswer answer = ask(*api, "POST", "/v1/audio/speech", R"({"input": "Good morning", "stream": true})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.content_type, "audio/wav");
+  const std::vector<float> samples(s.tokenizer->encode("Good morning").size(), 0.25F);
+  EXPECT_EQ(answer.body, open_wav_head(24000) + pcm_bytes(samples));
+  EXPECT_EQ(decode_sound(answer.body, 24000).size(), samples.size()) << "a head that leaves the size open is read";
   api->stop();
 }
 

@@ -10,7 +10,7 @@
 namespace apus {
 
 namespace {
-using Kind = TowerPart::Kind;
+using PartKind = TowerPart::Kind;
 
 DecoderSpec read_talker(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .ffn = 18944, .head_dim = 128});
@@ -27,7 +27,7 @@ std::set<int64_t> layers_of(const Config& c, const char* key, const std::vector<
 
 void add_convolution(std::vector<TowerPart>& parts, const std::string& name, int64_t in, int64_t out, int64_t reach,
                      bool bias = true) {
-  parts.push_back({Kind::Table, name, {out, in, reach}, bias});
+  parts.push_back({PartKind::Table, name, {out, in, reach}, bias});
 }
 
 FlowSpec read_flow(const Config& c, const std::string& name) {
@@ -50,10 +50,10 @@ void add_flow_parts(const Config& c, int64_t manner, FlowSpec& f) {
   const int64_t code = c.integer("emb_dim", 512), wide = f.heads * f.head_dim,
                 feed = c.integer("ff_mult", 2) * f.hidden;
   const auto linear = [&](const std::string& name, int64_t in, int64_t out) {
-    f.parts.push_back({Kind::Linear, f.name + name, {out, in}, /*bias=*/true});
+    f.parts.push_back({PartKind::Linear, f.name + name, {out, in}, /*bias=*/true});
   };
   linear(".time_embed.time_mlp.0", kTimeWidth, f.hidden), linear(".time_embed.time_mlp.2", f.hidden, f.hidden);
-  f.parts.push_back({Kind::Table, f.name + ".text_embed.codec_embed", {f.words, code}});
+  f.parts.push_back({PartKind::Table, f.name + ".text_embed.codec_embed", {f.words, code}});
   linear(".input_embed.proj", f.bands + manner + f.voice + code, f.hidden);
   for (int64_t i = 0; i < f.layers; ++i) {
     const std::string block = str(".transformer_blocks.", i);
@@ -66,8 +66,8 @@ void add_flow_parts(const Config& c, int64_t manner, FlowSpec& f) {
 }
 
 void add_snake(WaveSpec& w, const std::string& name, int64_t channels) {
-  w.parts.push_back({Kind::Bare, name + ".act.alpha", {channels}});
-  w.parts.push_back({Kind::Bare, name + ".act.beta", {channels}});
+  w.parts.push_back({PartKind::Bare, name + ".act.alpha", {channels}});
+  w.parts.push_back({PartKind::Bare, name + ".act.beta", {channels}});
 }
 
 // A net behind a stretch: three sums of two convolutions, with a snake before each.
@@ -110,8 +110,8 @@ WaveSpec read_wave(const Config& c, const std::string& name) {
   for (size_t i = 0; i < w.rates.size(); ++i) {
     const std::string up = str(name, ".ups.", i, ".0");
     const int64_t in = widest >> i, out = in / 2;
-    w.parts.push_back({Kind::Table, up, {in, out, stretches[i]}});
-    w.parts.push_back({Kind::Bare, up + ".bias", {out}});
+    w.parts.push_back({PartKind::Table, up, {in, out, stretches[i]}});
+    w.parts.push_back({PartKind::Bare, up + ".bias", {out}});
     for (size_t j = 0; j < reaches.size(); ++j)
       add_net(w, str(name, ".resblocks.", i * reaches.size() + j), out, reaches[j], sums);
   }
@@ -157,8 +157,8 @@ std::shared_ptr<const SpeechSpec> read_flow_speech(const Config& whole) {
   spec->text_width = c.integer("embedding_size", 3584);
   spec->first_top_p = 0.8, spec->first_top_k = 40;
   const int64_t words = spec->talker.shape.vocab, hidden = spec->talker.shape.hidden;
-  spec->parts.push_back({Kind::Table, "talker.model.embed_tokens", {words, spec->text_width}});
-  spec->parts.push_back({Kind::Linear, "talker.thinker_to_talker_proj", {hidden, spec->text_width}, /*bias=*/true});
+  spec->parts.push_back({PartKind::Table, "talker.model.embed_tokens", {words, spec->text_width}});
+  spec->parts.push_back({PartKind::Linear, "talker.thinker_to_talker_proj", {hidden, spec->text_width}, /*bias=*/true});
   const std::string name = "token2wav.code2wav_dit_model";
   FlowVocoderSpec& v = spec->flow.emplace();
   v.flow = read_flow(flow, name);

@@ -12,13 +12,13 @@ MannerSpec read_manner(const Config& c, const std::string& name, int64_t bands, 
   const auto channels = c.integers("enc_channels", unsaid.channels),
              reaches = c.integers("enc_kernel_sizes", {5, 3, 3, 3, 1});
   m.divided = c.integer("enc_res2net_scale", unsaid.divided), m.found = c.integer("enc_dim", unsaid.found);
-  const int64_t wide = channels.empty() ? 0 : channels.back(),
-                squeezed = c.integer("enc_se_channels", unsaid.squeezed),
+  const int64_t wide = channels.empty() ? 0 : channels.back(), squeezed = c.integer("enc_se_channels", unsaid.squeezed),
                 asking = c.integer("enc_attention_channels", unsaid.asking);
   const auto divisible = [&](int64_t n) { return n > 0 && n % m.divided == 0; };
   require(channels.size() >= 3 && reaches.size() == channels.size() && m.dilations.size() == channels.size() &&
               m.divided > 0 && std::all_of(channels.begin(), channels.end(), divisible),
-          Fault::Model, "config.json: enc_channels, enc_kernel_sizes and enc_dilations are to be three or more each, as ",
+          Fault::Model,
+          "config.json: enc_channels, enc_kernel_sizes and enc_dilations are to be three or more each, as ",
           "many of one as of the others, and channels divisible by enc_res2net_scale");
   const auto convolution = [&](const std::string& part, int64_t in, int64_t out, int64_t reach) {
     m.parts.push_back({TowerPart::Kind::Table, str(name, ".", part), {out, in, reach}, /*bias=*/true});

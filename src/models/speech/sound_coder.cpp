@@ -93,8 +93,8 @@ class Coder {
                        bool stands_still = false) const {
     const Table& by = parts_.table(spec_.name + name);
     const int64_t before = by.weight().size(2) - step, behind = (step - x_1CT.size(2) % step) % step;
-    const at::Tensor padded = stands_still ? at::replication_pad1d(x_1CT, {before, behind})
-                                           : at::constant_pad_nd(x_1CT, {before, behind});
+    const at::Tensor padded =
+        stands_still ? at::replication_pad1d(x_1CT, {before, behind}) : at::constant_pad_nd(x_1CT, {before, behind});
     return at::conv1d(padded, by.weight(), by.bias(), /*stride=*/at::IntArrayRef{step});
   }
 
