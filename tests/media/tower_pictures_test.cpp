@@ -550,6 +550,39 @@ TEST(TowerPictures, SoundsOfQwen2Audio) {
   test::expect_says(refusal, "does not see images");
 }
 
+// Filled up with silence to whole pieces of half a minute, which stand one behind the other.
+TEST(TowerPictures, SoundsOfVoxtral) {
+  const test::ProcessorNumbers golden("towers");
+  const Json config = {{"audio_token_id", 7}, {"audio_config", {{"num_mel_bins", 8}}}};
+  const auto processor = tower_processor("voxtral", {{"feature_size", 8}}, config);
+  const std::vector<float> one = golden.values<float>("qwen2_audio/sound");
+  const PreparedMedia made = processor->sound(one);
+  EXPECT_EQ(made.content->shape, (std::vector<int64_t>{8, 3000}));
+  // The last frames of the first piece, and all of the second, hear nothing, and are kept as one.
+  const auto count = golden.shape("voxtral/heard")[1];
+  std::vector<float> heard;
+  for (int64_t m = 0; m < 8; ++m)
+    heard.insert(heard.end(), made.content->values.begin() + m * 3000, made.content->values.begin() + m * 3000 + count);
+  golden.expect_near("voxtral/heard", heard, 5e-5);
+  for (int64_t t = count; t < 3000; ++t) EXPECT_NEAR(made.content->values[t], golden.json["voxtral/silence"], 5e-5);
+  EXPECT_EQ(made.runs[0], std::vector<int32_t>(375, 7));
+  EXPECT_EQ(made.text, "[BEGIN_AUDIO][AUDIO]");
+  // Of 30.1 seconds: two pieces, whose frames where they meet hear both.
+  std::vector<float> longer;
+  for (int i = 0; std::ssize(longer) < 481600; ++i) longer.push_back(one[static_cast<size_t>(i) % one.size()]);
+  const PreparedMedia two = processor->sound(longer);
+  EXPECT_EQ(two.content->shape, (std::vector<int64_t>{8, 6000}));
+  EXPECT_EQ(two.runs[0].size(), 750u);
+  std::vector<float> meeting;
+  for (int64_t m = 0; m < 8; ++m)
+    meeting.insert(meeting.end(), two.content->values.begin() + m * 6000 + 2990,
+                   two.content->values.begin() + m * 6000 + 3020);
+  golden.expect_near("voxtral/meeting", meeting, 5e-5);
+  EXPECT_EQ(processor->transcription("fr").begin, "lang:fr[TRANSCRIBE]");
+  EXPECT_EQ(processor->transcription("").begin, "[TRANSCRIBE]");
+  test::expect_says(test::refusal(Fault::Data, [&] { processor->transcription("[AUDIO]"); }), "two letters");
+}
+
 TEST(TowerPictures, SquaresThatDoNotFitTheTowerAreRefused) {
   const Json size = {{"size", {{"height", 32}, {"width", 24}}}};
   const auto refusal = test::refusal(Fault::Model, [&] { tower_processor("llava", size, tower_of(24, 8)); });

@@ -95,7 +95,12 @@ void shrink_hearing(Json& config) {
   const Json ears = {
       {"d_model", 8},       {"encoder_layers", 2}, {"encoder_attention_heads", 2}, {"encoder_ffn_dim", 12},
       {"num_mel_bins", 10}, {"output_dim", 16},    {"downsample_hidden_size", 6}};
-  config["audio_config"].update(ears);
+  const Json usual = {{"hidden_size", 8},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 2},
+                      {"intermediate_size", 16},
+                      {"num_mel_bins", 10}};
+  config["audio_config"].update(config["audio_config"].contains("num_hidden_layers") ? usual : ears);
   if (config["audio_config"].contains("audio_embed_dim")) config["audio_config"]["audio_embed_dim"] = 6;
 }
 

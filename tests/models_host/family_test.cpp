@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "models/spec/config_parts.h"
+#include "models/spec/hearing_spec.h"
 #include "models/spec/presets.h"
 #include "models/spec/seeing_spec.h"
 #include "models/spec/speech_spec.h"
@@ -234,6 +235,23 @@ TEST(Families, BothStylesOfHunyuanOcrAreOne) {
   Json none = nested;
   (none.contains("text_config") ? none["text_config"] : none)["rope_scaling"].erase("xdrope_section");
   test::expect_says(test::refusal(Fault::Model, [&] { describe_model(none); }), "xdrope_section");
+}
+
+// Sizes of Voxtral's encoder have either of two names, and the text part the 3B model's sizes where the file is silent.
+TEST(Families, VoxtralIsReadInBothStyles) {
+  Json config = preset_config("voxtral-mini-3b");
+  const DecoderSpec whole = describe_model(config);
+  EXPECT_EQ(whole.seeing->hearing->beside, 4);
+  EXPECT_EQ(whole.seeing->hearing->tokens(6000), 750);
+  config["text_config"] = {{"model_type", "llama"}};
+  config["audio_config"] = {{"d_model", 1280}, {"encoder_ffn_dim", 5120}};
+  const DecoderSpec sparse = describe_model(config);
+  EXPECT_EQ(sparse.shape.vocab, 131072);
+  EXPECT_EQ(sparse.shape.head_dim, 128);
+  EXPECT_EQ(sparse.ropes[0].theta, 1e8);
+  EXPECT_EQ(parts_of(*sparse.seeing).size(), parts_of(*whole.seeing).size());
+  config["audio_config"]["encoder_ffn_dim"] = 4000;
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(config); }), "side by side");
 }
 
 // The first files of Llava and those that came after it leave out what is their text part's class' own.

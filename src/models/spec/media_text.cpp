@@ -34,6 +34,8 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
   const HearingSpec& h = *spec.hearing;
   require(h.tail == 0 || shape[1] <= h.chunk, Fault::Data, "a sound of ", shape[1] - h.tail,
           " frames of 10 ms; this model hears ", h.chunk - h.tail, " at most");
+  require(h.beside == 0 || shape[1] % h.chunk == 0, Fault::Data, "a sound of ", shape[1],
+          " frames of 10 ms; this model hears whole pieces of ", h.chunk);
   return tokens;
 }
 }  // namespace
