@@ -43,8 +43,9 @@ struct MixtureNames {
   const char* router = "gate";
   // Numbers added for the choice alone, which training leaves as they are; null: there are none.
   const char* correction = nullptr;
-  // Their shape is [1, E] instead of [E].
-  bool correction_has_row = false;
+  // Their shape is [rows, E], of which the first row is this mixture's; 0: it is [E].
+  int64_t correction_rows = 0;
+  const char* experts = "experts";
   // Of one expert.
   const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
   // All experts' gates with ups, and all downs, are one tensor each in the file, under these names; null: they are not.

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from transformers.video_utils import VideoMetadata
 from transformers.models.deepseek_ocr2.image_processing_pil_deepseek_ocr2 import DeepseekOcr2ImageProcessorPil
 from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
+from transformers.models.ernie4_5_vl_moe.image_processing_pil_ernie4_5_vl_moe import Ernie4_5_VLMoeImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_gemma4 import get_aspect_ratio_preserving_size
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
@@ -56,6 +57,7 @@ CASES = {
 }
 # Those that give rows of patches.
 PATCHES = {
+    "ernie4_5_vl_moe": (Ernie4_5_VLMoeImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "glm4v": (Glm4vImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "hunyuan_vl": (HunYuanVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "paddleocr_vl": (PaddleOCRVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
