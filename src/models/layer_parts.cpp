@@ -7,6 +7,7 @@
 #include "models/spec/seeing_spec.h"
 #include "nn/attention.h"
 #include "nn/latent_attention.h"
+#include "nn/moe_by_kind.h"
 #include "nn/pooled_attention.h"
 
 namespace apus {
@@ -23,27 +24,31 @@ std::unique_ptr<FeedForward> make_block(const DecoderSpec& spec, const DenseSpec
                                          .gate_scale = dense.gate_scale,
                                          .out_scale = dense.out_scale});
 }
+
+MoeMlp::Spec mixture_spec(const DecoderSpec& spec, const MixtureSpec& mixture) {
+  return MoeMlp::Spec{.hidden = spec.shape.hidden,
+                      .ffn = mixture.ffn,
+                      .experts = mixture.experts,
+                      .per_token = mixture.per_token,
+                      .shared_ffn = mixture.shared_ffn,
+                      .out_scale = mixture.out_scale,
+                      .clamp = mixture.clamp,
+                      .gated = mixture.gated,
+                      .latent = mixture.latent,
+                      .weighs_input = mixture.weighs_input,
+                      .idle = mixture.idle,
+                      .limit = mixture.limit,
+                      .shared_limit = mixture.shared_limit,
+                      .words = spec.shape.vocab,
+                      .act = spec.act,
+                      .router = mixture.router,
+                      .router_eps = spec.norm.eps,
+                      .names = mixture.names};
+}
 }  // namespace
 
 std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, const MixtureSpec& mixture) {
-  return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
-                                               .ffn = mixture.ffn,
-                                               .experts = mixture.experts,
-                                               .per_token = mixture.per_token,
-                                               .shared_ffn = mixture.shared_ffn,
-                                               .out_scale = mixture.out_scale,
-                                               .clamp = mixture.clamp,
-                                               .gated = mixture.gated,
-                                               .latent = mixture.latent,
-                                               .weighs_input = mixture.weighs_input,
-                                               .idle = mixture.idle,
-                                               .limit = mixture.limit,
-                                               .shared_limit = mixture.shared_limit,
-                                               .words = spec.shape.vocab,
-                                               .act = spec.act,
-                                               .router = mixture.router,
-                                               .router_eps = spec.norm.eps,
-                                               .names = mixture.names});
+  return std::make_unique<MoeMlp>(mixture_spec(spec, mixture));
 }
 
 std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
@@ -51,7 +56,10 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
   if (const auto* dense = std::get_if<DenseSpec>(&wanted)) return make_block(spec, *dense);
   if (std::holds_alternative<NoFeedForward>(wanted)) return nullptr;
   const auto& mixture = std::get<MixtureSpec>(wanted);
-  return mixture.beside ? make_block(spec, *mixture.beside) : make_mixture(spec, mixture);
+  if (mixture.beside) return make_block(spec, *mixture.beside);
+  if (mixture.media_ffn > 0)
+    return std::make_unique<MoeByKind>(mixture_spec(spec, mixture), mixture_spec(spec, mixture.of_media()));
+  return make_mixture(spec, mixture);
 }
 
 std::string block_name(const DecoderSpec& spec, int64_t layer) {

@@ -73,7 +73,8 @@ class ProcessedMedia {
     if (spec_.vision.width == 0) known.clear();
     if (spec_.vision.width > 0 && (spec_.mosaic || spec_.video_token < 0)) known.push_back(kSizes);
     if (spec_.mosaic && spec_.video_token >= 0) known.push_back(kKinds[1].pixels);
-    if (spec.hearing) known.insert(known.end(), {kSounds, kMasks[0], kMasks[1]});
+    if (spec.hearing) known.push_back(kSounds);
+    if (spec.hearing && spec.hearing->beside == 0) known.insert(known.end(), std::begin(kMasks), std::end(kMasks));
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
               "' is none of this model's media tensors: ", join(known));
@@ -104,7 +105,10 @@ class ProcessedMedia {
       add_placed(kKinds[1], kPlaces[1], {counts.data_ptr<int64_t>(), counts.data_ptr<int64_t>() + counts.numel()},
                  contents);
     }
-    if (has(kSounds) || has(mask_name())) add_sounds(contents);
+    if (has(kSounds) && spec_.hearing->beside > 0)
+      add_filled_sounds(contents);
+    else if (has(kSounds) || has(mask_name()))
+      add_sounds(contents);
     return contents;
   }
 
@@ -133,6 +137,20 @@ class ProcessedMedia {
     content->digest = digest_of(*content);
     tokens_for(*content, spec_);
     contents.push_back(std::move(content));
+  }
+  // Whole pieces of sounds [pieces, mels, frames], of which each stands for itself.
+  void add_filled_sounds(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    const at::Tensor all = file_->tensor(kSounds).to(at::kFloat).contiguous();
+    require(all.dim() == 3, Fault::Data, where(), "'", kSounds,
+            "' should have the shape [pieces, bands, frames], it has ", shape_text(all));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      auto content = std::make_shared<MediaContent>();
+      content->type = MediaType::Audio;
+      content->shape = {all.size(1), all.size(2)};
+      const float* values = all.data_ptr<float>() + i * all.stride(0);
+      content->values.assign(values, values + all.stride(0));
+      put(std::move(content), contents);
+    }
   }
   // Spectrograms [sounds, mels, frames] and which of the frames are heard: the first ones of each.
   void add_sounds(std::vector<std::shared_ptr<const MediaContent>>& contents) const {

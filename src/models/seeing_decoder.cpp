@@ -198,7 +198,28 @@ struct AheadRows {
 };
 }  // namespace
 
+// Which tokens experts take as media's (MixtureSpec::of_media): in texts with media, theirs and those around them.
+void SeeingDecoder::tell_kinds(const Inputs& in, Step& s) const {
+  s.kinds = nullptr;
+  if (seeing().media_marks.empty() || in.media.empty()) return;
+  const Texts texts(in, s);
+  const std::vector<int64_t>& marks = seeing().media_marks;
+  const auto is_media = [&](int32_t token) {
+    return token == seeing().image_token || token == seeing().video_token ||
+           std::find(marks.begin(), marks.end(), token) != marks.end();
+  };
+  std::vector<int64_t> media, text;
+  int64_t row = 0;
+  for (size_t i = 0; i < s.length_q.size(); ++i)
+    for (int64_t n = begin_of(s, i), end = n + s.length_q[i]; n < end; ++n, ++row)
+      (!in.media[i].empty() && is_media(texts[i][static_cast<size_t>(n)]) ? media : text).push_back(row);
+  if (media.empty()) return;
+  const at::Device device = in.id_T.device();
+  s.kinds = std::make_shared<const TokenKinds>(TokenKinds{indices(media, device), indices(text, device)});
+}
+
 void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
+  tell_kinds(in, s);
   s.ahead = nullptr;
   if (!seeing().sees_ahead || in.media.empty()) return;
   const TrainingStep& training = training_of(s);

@@ -39,6 +39,7 @@ class SeeingDecoder : public Decoder {
 
  private:
   using Contents = std::vector<const MediaContent*>;
+  void tell_kinds(const Inputs& in, Step& s) const;
   Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
   at::Tensor in_lines(const at::Tensor& row_MD, const Contents& contents) const;
   at::Tensor in_mosaics(const at::Tensor& row_MD, const Contents& contents) const;

@@ -351,8 +351,8 @@ Param* MoeMlp::make_correction() {
   const MixtureNames& names = spec_.names;
   if (!names.correction) return nullptr;
   const int64_t all = spec_.experts + spec_.idle;
-  Param& p =
-      param(names.correction, names.correction_has_row ? std::vector<int64_t>{1, all} : std::vector<int64_t>{all});
+  Param& p = param(names.correction, names.correction_rows > 0 ? std::vector<int64_t>{names.correction_rows, all}
+                                                               : std::vector<int64_t>{all});
   p.statistic = true, p.trainable = false;
   return &p;
 }
@@ -370,8 +370,8 @@ MoeMlp::MoeMlp(Spec s)
                           Linear::Spec{.in = s.hidden, .out = s.experts + s.idle, .bias = s.names.router_bias})),
       correction_(make_correction()),
       by_word_(make_words()),
-      experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.latent > 0 ? s.latent : s.hidden,
-                              s.ffn, s.names,
+      experts_(child<Experts>(s.names.stacked_gate_up ? "" : s.names.experts, s.experts,
+                              s.latent > 0 ? s.latent : s.hidden, s.ffn, s.names,
                               Experts::Kind{s.clamp, s.gated, s.weighs_input, s.act, s.idle, s.limit})) {
   gate_.keeps_type();
   if (s.router.own_numbers) {
@@ -417,6 +417,11 @@ ops::Routing counted_routing(at::Tensor logits_TE, const RouterForm& form, int64
   return routing;
 }
 
+at::Tensor MoeMlp::correction() const {
+  if (!correction_) return {};
+  return correction_->data.dim() == 2 ? correction_->data.select(0, correction_row_) : correction_->data;
+}
+
 ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
   if (by_word_) {
     const at::Tensor word_T = s.beside->word_T.to(routed_TD.device()),
@@ -424,8 +429,7 @@ ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
     return within_capacity(route_to(expert_Tk, logits(routed_TD, s), spec_.router), spec_.experts,
                            training_of(s).capacity);
   }
-  ops::Routing routing = counted_routing(logits(routed_TD, s), spec_.router, spec_.per_token,
-                                         correction_ ? correction_->data : at::Tensor(), s);
+  ops::Routing routing = counted_routing(logits(routed_TD, s), spec_.router, spec_.per_token, correction(), s);
   if (expert_scale_)
     routing.weight_Tk = routing.weight_Tk * expert_scale_->data.to(routing.weight_Tk.scalar_type())
                                                 .index_select(0, routing.expert_Tk.flatten())

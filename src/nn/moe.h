@@ -103,6 +103,8 @@ class MoeMlp : public FeedForward {
   };
   explicit MoeMlp(Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override { return apart(x_TD, x_TD, s); }
+  // It has none of its own, and takes this row of another's.
+  void use_correction_of(const MoeMlp& other, int64_t row) { correction_ = other.correction_, correction_row_ = row; }
   // The router reads something else than the experts.
   at::Tensor apart(const at::Tensor& x_TD, const at::Tensor& routed_TD, const Step& s) const;
 
@@ -110,11 +112,13 @@ class MoeMlp : public FeedForward {
   Param* make_correction();
   Param* make_words();
   at::Tensor logits(const at::Tensor& routed_TD, const Step& s) const;
+  at::Tensor correction() const;  // [E], or undefined: there is none
   ops::Routing routing(const at::Tensor& routed_TD, const Step& s) const;
   Spec spec_;
   Linear& gate_;
   Param *read_scale_ = nullptr, *expert_scale_ = nullptr;  // RouterForm::own_numbers
   Param *correction_ = nullptr, *by_word_ = nullptr, *bias_ = nullptr;
+  int64_t correction_row_ = 0;
   Experts& experts_;
   Linear *narrower_ = nullptr, *wider_ = nullptr;
   Mlp* shared_ = nullptr;

@@ -17,7 +17,9 @@ namespace {
 std::vector<int> section_axes(const RopeSpec& s) {
   const int64_t r = (s.dim + 1) / 2;
   std::vector<int> axis(static_cast<size_t>(r), 0);
-  if (s.interleaved_sections) {
+  if (s.time_last) {
+    for (int64_t i = 0; i < std::min(r, s.sections[0] + s.sections[1]); ++i) axis[static_cast<size_t>(i)] = 1 + i % 2;
+  } else if (s.interleaved_sections) {
     for (int a = 1; a < 3; ++a)
       for (int64_t i = a; i < std::min(r, s.sections[a] * 3); i += 3) axis[static_cast<size_t>(i)] = a;
   } else {

@@ -34,6 +34,8 @@ struct RopeSpec {
   std::vector<int64_t> sections = {};
   // m-rope: frequencies take turns t, h, w, t, h, w instead of three runs
   bool interleaved_sections = false;
+  // m-rope: the sections are of height, width and time; the first two take turns, and time has the slowest frequencies.
+  bool time_last = false;
   // Of four positions: the sections are of a head's turned numbers, twice as wide, so that of two that turn together
   // one may follow another position than the other.
   bool sections_of_numbers = false;

@@ -45,8 +45,9 @@ struct MixtureNames {
   const char* router = "gate";
   // Numbers added for the choice alone, which training leaves as they are; null: there are none.
   const char* correction = nullptr;
-  // Their shape is [1, E] instead of [E].
-  bool correction_has_row = false;
+  // Their shape is [rows, E], of which the first row is this mixture's; 0: it is [E].
+  int64_t correction_rows = 0;
+  const char* experts = "experts";
   // Of each word the experts that its tokens meet, [words, per_token] whole numbers; null: they are chosen.
   const char* by_word = nullptr;
   // Of one expert.

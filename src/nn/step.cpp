@@ -118,6 +118,9 @@ Step moved(const Step& step, at::Device device) {
       if (t->defined()) *t = t->to(device);
     there.ahead = std::make_shared<const SeenAhead>(std::move(ahead));
   }
+  if (step.kinds)
+    there.kinds =
+        std::make_shared<const TokenKinds>(TokenKinds{step.kinds->media_M.to(device), step.kinds->text_N.to(device)});
   return there;
 }
 

@@ -74,6 +74,11 @@ struct SeenAhead {
   at::Tensor sequence;  // [runs] int64: whose they are
 };
 
+// Which of the tokens that layers are given stand for media or begin and end them, and which do not: their rows, int64.
+struct TokenKinds {
+  at::Tensor media_M, text_N;
+};
+
 // What layers are given besides the hidden state. Left by embed() and by layers on the way, read by those behind.
 struct Beside {
   at::Tensor of_layer_TLP;  // of each layer its own; undefined: nothing
@@ -99,6 +104,8 @@ struct Step {
 
   // Queries that see all of their own run, also what stands behind them. Null: there are none.
   std::shared_ptr<const SeenAhead> ahead;
+  // Of models whose experts are chosen by the kind of a token. Null: all are text.
+  std::shared_ptr<const TokenKinds> kinds;
 
   // Which tokens go through which adapter, when the step is routed. Otherwise every attached adapter sees every token.
   struct AdapterRows {

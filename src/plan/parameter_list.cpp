@@ -338,13 +338,14 @@ class Listing {
     const MixtureNames& names = m.names;
     const std::string name = *names.block ? str(layer, ".", names.block) : layer;
     if (names.correction)
-      plain(str(name, ".", names.correction), names.correction_has_row ? std::vector<int64_t>{1, m.experts + m.idle}
-                                                                       : std::vector<int64_t>{m.experts + m.idle});
+      plain(str(name, ".", names.correction), names.correction_rows > 0
+                                                  ? std::vector<int64_t>{names.correction_rows, m.experts + m.idle}
+                                                  : std::vector<int64_t>{m.experts + m.idle});
     if (names.by_word) plain(str(name, ".", names.by_word), {shape_.vocab, m.per_token});
     router_numbers(name, m);
     if (names.bias) plain(str(name, ".", names.bias), {hidden_});
     linear(str(name, ".", names.router), hidden_, m.experts + m.idle, names.router_bias);
-    const std::string experts = names.stacked_gate_up ? name : name + ".experts";
+    const std::string experts = names.stacked_gate_up ? name : str(name, ".", names.experts);
     const int64_t read = m.latent > 0 ? m.latent : hidden_;
     const char* const own_name = m.gated ? "gate_up_proj" : "up_proj";
     plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : own_name),
@@ -370,6 +371,7 @@ class Listing {
       linear(name + ".fc1_latent_proj", hidden_, m.latent, false);
       linear(name + ".fc2_latent_proj", m.latent, hidden_, false);
     }
+    if (m.media_ffn > 0) mixture(layer, m.of_media());
     if (m.shared_ffn == 0) return;
     feed_forward(str(name, ".", names.shared),
                  {.ffn = m.shared_ffn, .kind = names.shared_kind, .names = names.of_shared});

@@ -198,6 +198,23 @@ constexpr std::string_view kDeepseekVl2 = R"({{- bos_token -}}
 {%- endfor -%}
 )";
 
+// Mistral's turns since 2024's end. Checkpoints of Voxtral bring no template; their programs write this.
+constexpr std::string_view kMistral = R"({{- '<s>' -}}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {%- generation -%}
+      {{- text_of(message.content) ~ '</s>' -}}
+    {%- endgeneration -%}
+  {%- elif message.role == 'system' -%}
+    {{- '[SYSTEM_PROMPT]' ~ text_of(message.content) ~ '[/SYSTEM_PROMPT]' -}}
+  {%- elif message.role == 'user' -%}
+    {{- '[INST]' ~ text_of(message.content) ~ '[/INST]' -}}
+  {%- else -%}
+    {{- raise_exception('this chat template takes no ' ~ message.role ~ ' message') -}}
+  {%- endif -%}
+{%- endfor -%}
+)";
+
 // ChatML with what the system says where nobody else does.
 std::string chatml_with(const std::string& system) {
   return std::string(kTextOf) +
@@ -221,6 +238,7 @@ const std::vector<Builtin>& builtins() {
                    "your answers in detail."),
        "GOT"},
       {"deepseek_vl2", std::string(kTextOf) + std::string(kDeepseekVl2)},
+      {"mistral", std::string(kTextOf) + std::string(kMistral), "voxtral"},
       {"chatml", std::string(kTextOf) + std::string(kChatml)},
       {"llama3", std::string(kTextOf) + std::string(kLlama3)},
       {"default", std::string(kTextOf) + std::string(kPlainTurns)},

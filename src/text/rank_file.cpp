@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiktoken's files. Whatever two tokens make a third are merged, the lowest rank first.
+// tiktoken's files, and Mistral's of the same tokens as JSON. Whatever two tokens make a third are merged, the lowest
+// rank first.
 #include <algorithm>
 #include <charconv>
 #include <unordered_map>
@@ -86,12 +87,55 @@ void add_model(TokenizerSource& out, const std::vector<RankedToken>& tokens, con
   out.model = {{"type", "\"BPE\""}, {"ignore_merges", "true"}, {"vocab", vocab + "}"}, {"merges", merges + "]"}};
 }
 
-Json stages_of(const char* regex, bool nfc) {
+Json stages_of(const std::string& regex, bool nfc) {
   const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
   const Json cut = {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}};
   return {{"normalizer", nfc ? Json{{"type", "NFC"}} : Json()},
           {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {cut, bytes}}}},
           {"decoder", {{"type", "ByteLevel"}}}};
+}
+
+// What stands before the words where tekken.json does not say it.
+const char* const kTekkenSpecials[] = {"<unk>",
+                                       "<s>",
+                                       "</s>",
+                                       "[INST]",
+                                       "[/INST]",
+                                       "[AVAILABLE_TOOLS]",
+                                       "[/AVAILABLE_TOOLS]",
+                                       "[TOOL_RESULTS]",
+                                       "[/TOOL_RESULTS]",
+                                       "[TOOL_CALLS]",
+                                       "[IMG]",
+                                       "<pad>",
+                                       "[IMG_BREAK]",
+                                       "[IMG_END]",
+                                       "[PREFIX]",
+                                       "[MIDDLE]",
+                                       "[SUFFIX]",
+                                       "[SYSTEM_PROMPT]",
+                                       "[/SYSTEM_PROMPT]",
+                                       "[TOOL_CONTENT]"};
+
+// The special tokens of tekken.json by their numbers; those between without a name of their own are numbered.
+std::vector<std::string> tekken_specials(const Json& json, int64_t count, const std::string& name) {
+  std::vector<std::string> out(static_cast<size_t>(count));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = str("<SPECIAL_", i, ">");
+  const auto put = [&](int64_t at, const std::string& token) {
+    require(at >= 0 && at < count, Fault::Model, name, ": the special token of rank ", at, " lies behind the ", count,
+            " that there are");
+    out[static_cast<size_t>(at)] = token;
+  };
+  const Json said = json.value("special_tokens", Json());
+  if (!said.is_array()) {
+    for (size_t i = 0; i < std::size(kTekkenSpecials); ++i) put(static_cast<int64_t>(i), kTekkenSpecials[i]);
+    return out;
+  }
+  for (const Json& each : said) {
+    const JsonPart part(each, name + ": special_tokens");
+    put(part.integer("rank", -1), part.text("token_str", ""));
+  }
+  return out;
 }
 
 // Special tokens that follow each other.
@@ -135,6 +179,36 @@ bool is_rank_file(std::string_view text) {
   if (blank == 0 || blank == std::string_view::npos || blank + 1 >= line.size()) return false;
   return std::all_of(line.begin() + static_cast<int64_t>(blank) + 1, line.end(),
                      [](char c) { return (c >= '0' && c <= '9') || c == '\r'; });
+}
+
+TokenizerSource read_tekken(std::string_view text, const std::string& name) {
+  const Json json = parse_json(text, name, Fault::Model);
+  const Json said = json.value("config", Json());
+  const JsonPart config(said, name + ": config");
+  const int64_t size = config.integer("default_vocab_size", 0);
+  const int64_t specials = config.integer("default_num_special_tokens", 0);
+  const Json words = json.value("vocab", Json());
+  require(words.is_array() && specials > 0 && size > specials && size <= kMaxId && size - specials <= std::ssize(words),
+          Fault::Model, name, ": default_vocab_size ", size, " and default_num_special_tokens ", specials,
+          " do not fit its vocab of ", words.size(), " tokens");
+  std::vector<RankedToken> tokens;
+  for (int64_t i = 0; i < size - specials; ++i) {
+    const JsonPart word(words[static_cast<size_t>(i)], str(name, ": vocab[", i, "]"));
+    require(word.integer("rank", -1) == i, Fault::Model, name, ": vocab[", i, "] has another rank");
+    try {
+      tokens.push_back({from_base64(word.text("token_bytes", "")), static_cast<int32_t>(specials + i)});
+    } catch (const Error&) {
+      fail(Fault::Model, name, ": vocab[", i, "]: token_bytes is no base64");
+    }
+  }
+  TokenizerSource out;
+  add_model(out, tokens, name);
+  out.stages = stages_of(config.text("pattern", ""), false);
+  add_specials(out, 0, tekken_specials(json, specials, name));
+  const auto begin = std::find_if(out.added.begin(), out.added.end(), [](const auto& t) { return t.content == "<s>"; });
+  if (begin != out.added.end()) out.stages["post_processor"] = marks_before({{begin->content, begin->id}});
+  out.usual = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}, {"unk_token", "<unk>"}};
+  return out;
 }
 
 TokenizerSource read_rank_file(std::string_view text, const std::string& file, const Json& config, bool sees) {

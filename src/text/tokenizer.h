@@ -18,8 +18,9 @@ namespace apus {
 struct TokenizerParts;  // the stages read from tokenizer.json (tokenizer_parts.h)
 
 // The files of which one makes a folder's tokenizer, the first that is there; and those that stand beside them.
-inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.txt",      "vocab.json",     "qwen.tiktoken",
-                                                  "hy.tiktoken",    "tiktoken.model", "tokenizer.model"};
+inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json",  "vocab.txt",   "vocab.json",
+                                                  "qwen.tiktoken",   "hy.tiktoken", "tiktoken.model",
+                                                  "tokenizer.model", "tekken.json"};
 inline constexpr const char* kBesideTokenizer[] = {"merges.txt", "tokenizer_config.json", "special_tokens_map.json",
                                                    "added_tokens.json", "chat_template.jinja"};
 bool has_tokenizer(const std::filesystem::path& folder);

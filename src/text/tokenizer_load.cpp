@@ -325,6 +325,7 @@ std::unique_ptr<TokenizerParts> read_vocab_of_lines(const fs::path& file, const 
 // ---- SentencePiece's and tiktoken's files
 
 TokenizerSource source_of(std::string_view bytes, const std::string& name, const Json& config, bool sees) {
+  if (name.ends_with(kTekkenFile)) return read_tekken(bytes, name);
   return is_rank_file(bytes) ? read_rank_file(bytes, name, config, sees) : read_sentence_piece(bytes, name, config);
 }
 
@@ -345,7 +346,8 @@ std::unique_ptr<TokenizerParts> parts_of(const TokenizerSource& source, const st
 std::pair<TokenizerSource, std::string> read_other_file(const fs::path& dir, const Json& config) {
   for (const std::string file : kTokenizerFiles) {
     const fs::path path = dir / file;
-    if (!fs::is_regular_file(path) || file.ends_with(".json") || file.ends_with(".txt")) continue;
+    const bool usual = file.ends_with(".txt") || (file.ends_with(".json") && file != kTekkenFile);
+    if (!fs::is_regular_file(path) || usual) continue;
     const std::string bytes = read_file(path, kMaxFile), model = optional_file(dir / "config.json");
     const Json said = model.empty() ? Json::object() : parse_json(model, (dir / "config.json").string());
     const JsonPart part(said, "config.json");
@@ -433,7 +435,8 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
     require(
         !name.empty(), Fault::Model, path.string(),
         " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt, BERT's vocab.txt, SentencePiece's "
-        "tokenizer.model, or tiktoken's file (qwen.tiktoken, hy.tiktoken, tiktoken.model, tokenizer.model)");
+        "tokenizer.model, tiktoken's file (qwen.tiktoken, hy.tiktoken, tiktoken.model, tokenizer.model), or Mistral's "
+        "tekken.json");
     parts = parts_of(source, name, config);
   }
   complete(*parts, config, map);

@@ -34,6 +34,10 @@ bool is_rank_file(std::string_view text);
 // and which tokens are special. `config`: tokenizer_config.json; `sees`: tokens for pictures are among them.
 TokenizerSource read_rank_file(std::string_view text, const std::string& file, const Json& config, bool sees);
 
+// Mistral's tekken.json: tiktoken's tokens behind special ones, how text is cut, and how many of them count.
+inline constexpr const char* kTekkenFile = "tekken.json";
+TokenizerSource read_tekken(std::string_view text, const std::string& name);
+
 // tokenizer.json of a folder; where it has SentencePiece's or tiktoken's file instead, that as one, without the
 // vocabulary. Null: it has none of these.
 Json tokenizer_json(const std::filesystem::path& folder);

@@ -92,7 +92,11 @@ TEST(TowerPictures, PatchesOfPixtral) {
 
 TEST(TowerPictures, RowsOfPatches) {
   const test::ProcessorNumbers golden("towers");
-  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"}, {"glm_ocr", "glm4v"}, {"paddleocr_vl", "paddleocr_vl"}})
+  for (const auto& [type, key] : {std::pair{"glm4v", "glm4v"},
+                                  {"glm_ocr", "glm4v"},
+                                  {"paddleocr_vl", "paddleocr_vl"},
+                                  {"ernie4_5_vl_moe", "ernie4_5_vl_moe"},
+                                  {"ernie4_5_moe_vl", "ernie4_5_vl_moe"}})
     for (const char* number : {"0", "1"}) {
       const std::string name = std::string(key) + "/" + number;
       const auto processor = tower_processor(type, golden.json[key], Json::object());
@@ -104,6 +108,17 @@ TEST(TowerPictures, RowsOfPatches) {
       ASSERT_EQ(made.runs.size(), 1u);
       EXPECT_EQ(made.runs[0].size(), static_cast<size_t>(grid[1] * grid[2] / 4)) << name;
     }
+}
+
+TEST(TowerPictures, ErnieNumbersItsPictures) {
+  const auto processor = tower_processor("ernie4_5_vl_moe", Json(), {{"image_token_id", 7}});
+  const PreparedMedia made =
+      processor->image(Image{.width = 56, .height = 84, .rgb = std::vector<uint8_t>(56 * 84 * 3)});
+  EXPECT_EQ(processor->counted(made.text, 1), "Picture 2:<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>");
+  EXPECT_EQ(made.runs[0], std::vector<int32_t>(6, 7));
+  VideoFrames video;
+  video.frames.resize(2, Image{.width = 56, .height = 56, .rgb = std::vector<uint8_t>(56 * 56 * 3)});
+  test::expect_says(test::refusal(Fault::Data, [&] { processor->video(video); }), "drawn on the frames");
 }
 
 // All of a picture, and slices of other sizes: several grids in one content, and a run of tokens for each.
@@ -513,41 +528,6 @@ TEST(TowerPictures, SquaresOfDeepseekVl2) {
     EXPECT_EQ(one_of_three.content->shape, (std::vector<int64_t>{2, 3, 12, 12}));
     EXPECT_EQ(one_of_three.runs[0].size(), size_t{2 * 3 + 1 + 2 * 3});
   }
-}
-
-TEST(TowerPictures, SoundsOfQwen3Asr) {
-  const test::ProcessorNumbers golden("towers");
-  const Json config = {{"audio_token_id", 7}, {"audio_config", {{"num_mel_bins", 8}}}};
-  const auto processor = tower_processor("qwen3_asr", {{"feature_size", 8}}, config);
-  const std::vector<float> one = golden.values<float>("qwen2_audio/sound");
-  std::vector<float> four;
-  for (int i = 0; i < 4; ++i) four.insert(four.end(), one.begin(), one.end());
-  for (const auto& [name, samples] : {std::pair{"qwen3_asr/short", one}, {"qwen3_asr/long", four}}) {
-    const PreparedMedia made = processor->sound(samples);
-    EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
-    golden.expect_near(name, made.content->values, 5e-5);
-    EXPECT_EQ(made.runs[0], std::vector<int32_t>(golden.json[name].get<size_t>(), 7)) << name;
-    EXPECT_EQ(made.text, "<|audio_start|><|audio_pad|><|audio_end|>");
-  }
-}
-
-TEST(TowerPictures, SoundsOfQwen2Audio) {
-  const test::ProcessorNumbers golden("towers");
-  const Json config = {{"audio_token_index", 7},
-                       {"audio_config", {{"num_mel_bins", 8}, {"max_source_positions", 1500}}}};
-  const auto processor = tower_processor("qwen2_audio", {{"feature_size", 8}}, config);
-  const PreparedMedia made = processor->sound(golden.values<float>("qwen2_audio/sound"));
-  EXPECT_EQ(made.content->shape, golden.shape("qwen2_audio/mel"));
-  golden.expect_near("qwen2_audio/mel", made.content->values, 5e-5);
-  EXPECT_EQ(made.runs[0], std::vector<int32_t>(golden.json["qwen2_audio"]["tokens"].get<size_t>(), 7));
-  EXPECT_EQ(processor->counted(made.text, 1), "Audio 2: <|audio_bos|><|AUDIO|><|audio_eos|>\n");
-  // Of a longer sound than half a minute the rest is not heard; behind its end there is nothing.
-  const PreparedMedia long_one = processor->sound(std::vector<float>(31 * 16000, 0.1F));
-  EXPECT_EQ(long_one.content->shape, (std::vector<int64_t>{8, 3002}));
-  EXPECT_EQ(long_one.content->values[3001], 0);
-  EXPECT_EQ(long_one.runs[0].size(), 750u);
-  const auto refusal = test::refusal(Fault::Data, [&] { processor->image(golden.image("picture/0")); });
-  test::expect_says(refusal, "does not see images");
 }
 
 TEST(TowerPictures, SquaresThatDoNotFitTheTowerAreRefused) {

@@ -86,7 +86,8 @@ void shrink_sight(Json& config) {
   vision[named_twice ? "out_hidden_size" : "embed_dim"] = 16;
   vision["hidden_size"] = 16;
   for (const char* token : {"image_token_id", "image_token_index"}) config[token] = 38;
-  if (config.contains("im_patch_token")) config["im_patch_token"] = 38;
+  for (const char* token : {"im_patch_token", "im_patch_id"})
+    if (config.contains(token)) config[token] = 38;
   for (const char* token : {"video_token_id", "video_token_index"}) config[token] = 39;
 }
 
@@ -95,7 +96,12 @@ void shrink_hearing(Json& config) {
   const Json ears = {
       {"d_model", 8},       {"encoder_layers", 2}, {"encoder_attention_heads", 2}, {"encoder_ffn_dim", 12},
       {"num_mel_bins", 10}, {"output_dim", 16},    {"downsample_hidden_size", 6}};
-  config["audio_config"].update(ears);
+  const Json usual = {{"hidden_size", 8},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 2},
+                      {"intermediate_size", 16},
+                      {"num_mel_bins", 10}};
+  config["audio_config"].update(config["audio_config"].contains("num_hidden_layers") ? usual : ears);
   if (config["audio_config"].contains("audio_embed_dim")) config["audio_config"]["audio_embed_dim"] = 6;
 }
 
@@ -179,6 +185,18 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
     if (config.contains(token)) config[token] = 38;
   for (const char* token : {"video_token_id", "video_token_index"})
     if (config.contains(token)) config[token] = 39;
+}
+
+// ERNIE 4.5 VL's experts for text and for what is seen; a head turns by two angles.
+void shrink_experts_by_kind(Json& config) {
+  const bool nested = config["model_type"] == "ernie4_5_vl_moe";
+  if (!nested && config["model_type"] != "ernie4_5_moe_vl") return;
+  Json& text = nested ? config["text_config"] : config;
+  text["moe_intermediate_size"] = {6, 4};
+  if (nested)
+    text["rope_scaling"]["mrope_section"] = {1, 1, 0};
+  else
+    config.update({{"moe_num_experts", {8, 8}}, {"freq_allocation", 0}});
 }
 
 // One small shape of each family.
@@ -271,6 +289,7 @@ std::vector<Json> small_configs() {
     else if (config.contains("vision_config"))
       shrink_sight(config);
     if (config.contains("audio_config")) shrink_hearing(config);
+    shrink_experts_by_kind(config);
     if (config.contains("rope_scaling") && config["rope_scaling"].contains("xdrope_section"))
       config["rope_scaling"]["xdrope_section"] = {1, 1, 1, 1};
     all.push_back(std::move(config));

@@ -166,7 +166,7 @@ TEST_P(GoldenSight, LossAndGradients) {
       if (!param.tied.empty()) return;
       const at::Tensor g = param.data.grad();
       if (param.pieces.empty() || form.is_transposed(name))
-        return void(by_disk_name[form.disk_name(name)] = form.is_transposed(name) ? g.transpose(1, 2) : g);
+        return void(by_disk_name[form.disk_name(name)] = form.is_transposed(name) ? g.transpose(-2, -1) : g);
       const std::string parent = name.substr(0, name.rfind('.') + 1);
       const at::Tensor parts = g.view({static_cast<int64_t>(param.pieces.size()), -1, g.size(-1)});
       for (size_t i = 0; i < param.pieces.size(); ++i)

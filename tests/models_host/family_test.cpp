@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "models/spec/config_parts.h"
+#include "models/spec/hearing_spec.h"
 #include "models/spec/presets.h"
 #include "models/spec/seeing_spec.h"
 #include "models/spec/speech_spec.h"
@@ -234,6 +235,59 @@ TEST(Families, BothStylesOfHunyuanOcrAreOne) {
   Json none = nested;
   (none.contains("text_config") ? none["text_config"] : none)["rope_scaling"].erase("xdrope_section");
   test::expect_says(test::refusal(Fault::Model, [&] { describe_model(none); }), "xdrope_section");
+}
+
+TEST(Families, BothStylesOfErnieVlAreOne) {
+  const Json own = preset_config("ernie4.5-vl-28b-a3b");
+  const DecoderSpec one = describe_model(own), two = describe_model(preset_config("ernie4.5-vl-28b-a3b-hf"));
+  for (const DecoderSpec* spec : {&one, &two}) {
+    EXPECT_EQ(spec->ropes[0].sections, (std::vector<int64_t>{22, 22, 20}));
+    EXPECT_TRUE(spec->ropes[0].time_last);
+    EXPECT_TRUE(spec->tied);
+    EXPECT_TRUE(std::holds_alternative<DenseSpec>(spec->feed_forward[0]));
+    const auto& mixture = std::get<MixtureSpec>(spec->feed_forward[27]);
+    EXPECT_EQ(mixture.ffn, 1536);
+    EXPECT_EQ(mixture.shared_ffn, 3072);
+    EXPECT_EQ(mixture.of_media().ffn, 512);
+    EXPECT_EQ(spec->seeing->image_token, 100295);
+    EXPECT_EQ(spec->seeing->vision.ffn, 5120);
+    EXPECT_EQ(parts_of(*spec->seeing).size(), parts_of(*one.seeing).size());
+  }
+  // The second kind's experts, routers and correction as files have them.
+  const DiskForm& form = one.seeing->forms[0];
+  const std::string layer = "model.language_model.layers.3.mlp.";
+  for (const auto& [name, disk] :
+       {std::pair<std::string, std::string>{"experts.3.up_proj.weight", "experts.3.up_proj.weight"},
+        {"vision_experts.3.up_proj.weight", "experts.67.up_proj.weight"},
+        {"gate.weight", "gate.weight"},
+        {"vision_gate.weight", "gate.weight_1"},
+        {"shared_experts.up_proj.weight", "shared_experts.up_proj.weight"}}) {
+    EXPECT_EQ(form.disk_name(layer + name), "model.layers.3.mlp." + disk);
+    EXPECT_EQ(form.own_name("model.layers.3.mlp." + disk), layer + name);
+  }
+  EXPECT_EQ(form.disk_name("model.vision_tower.blocks.1.mlp.fc1.weight"), "vision_model.blocks.1.mlp.fc1.weight");
+  EXPECT_EQ(form.disk_name("model.resampler_model.spatial_linear.ln.bias"),
+            "model.resampler_model.spatial_linear.3.bias");
+  Json unlike = own;
+  unlike["moe_num_experts"] = {64, 32};
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(unlike); }), "64 and 32");
+}
+
+// Sizes of Voxtral's encoder have either of two names, and the text part the 3B model's sizes where the file is silent.
+TEST(Families, VoxtralIsReadInBothStyles) {
+  Json config = preset_config("voxtral-mini-3b");
+  const DecoderSpec whole = describe_model(config);
+  EXPECT_EQ(whole.seeing->hearing->beside, 4);
+  EXPECT_EQ(whole.seeing->hearing->tokens(6000), 750);
+  config["text_config"] = {{"model_type", "llama"}};
+  config["audio_config"] = {{"d_model", 1280}, {"encoder_ffn_dim", 5120}};
+  const DecoderSpec sparse = describe_model(config);
+  EXPECT_EQ(sparse.shape.vocab, 131072);
+  EXPECT_EQ(sparse.shape.head_dim, 128);
+  EXPECT_EQ(sparse.ropes[0].theta, 1e8);
+  EXPECT_EQ(parts_of(*sparse.seeing).size(), parts_of(*whole.seeing).size());
+  config["audio_config"]["encoder_ffn_dim"] = 4000;
+  test::expect_says(test::refusal(Fault::Model, [&] { describe_model(config); }), "side by side");
 }
 
 // The first files of Llava and those that came after it leave out what is their text part's class' own.

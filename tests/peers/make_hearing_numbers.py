@@ -20,7 +20,14 @@ from random_weights import random_weights
 FRAMES = (21, 32, 9)  # of the sounds that are heard; ten times as many where whole seconds are heard together
 
 
+def whole_pieces(config):
+    """Voxtral hears pieces of one length, all of each."""
+    return config.model_type == "voxtral"
+
+
 def tokens_of(config, frames):
+    if whole_pieces(config):
+        return frames // 2 // (config.audio_config.intermediate_size // config.audio_config.hidden_size)
     if hasattr(config.audio_config, "n_window"):
         chunk = 2 * config.audio_config.n_window
         return frames // chunk * ((chunk + 7) // 8) + (frames % chunk + 7) // 8
@@ -34,12 +41,14 @@ def sound_of(config, number):
         mask = (torch.arange(-(-frames // chunk) * chunk) < frames).long()
         return {"input_features": torch.randn(1, audio.num_mel_bins, len(mask)) * mask, "feature_attention_mask": mask[None]}
     whole = 2 * audio.max_source_positions
+    if whole_pieces(config):  # two of them the second
+        return {"input_features": torch.randn(1 + (number == 1), audio.num_mel_bins, whole)}
     mask = (torch.arange(whole) < FRAMES[number]).long()
     return {"input_features": torch.randn(1, audio.num_mel_bins, whole), "feature_attention_mask": mask[None]}
 
 
 def as_arguments(model, given):
-    """Qwen3-ASR's name of the mask."""
+    """Qwen3-ASR's name of the mask; without one all is heard."""
     if model.config.model_type != "qwen3_asr" or not given:
         return given
     return {"input_features": given["input_features"], "input_features_mask": given["feature_attention_mask"]}
@@ -48,7 +57,8 @@ def as_arguments(model, given):
 def rows_of(model, sound):
     """What stands for a sound: that of its tokens, as the model puts it in."""
     inner, made = model.model, []
-    frames = int(sound["feature_attention_mask"].sum())
+    features = sound["input_features"]
+    frames = features.shape[0] * features.shape[2] if whole_pieces(model.config) else int(sound["feature_attention_mask"].sum())
     count = tokens_of(model.config, frames)
     token = model.config.audio_token_id
     hook = inner.multi_modal_projector.register_forward_hook(lambda m, args, out: made.append(out if out.dim() == 2 else out[0, :count]))

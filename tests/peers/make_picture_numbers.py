@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from transformers.video_utils import VideoMetadata
 from transformers.models.deepseek_ocr2.image_processing_pil_deepseek_ocr2 import DeepseekOcr2ImageProcessorPil
 from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
+from transformers.models.ernie4_5_vl_moe.image_processing_pil_ernie4_5_vl_moe import Ernie4_5_VLMoeImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_gemma4 import get_aspect_ratio_preserving_size
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
@@ -56,6 +57,7 @@ CASES = {
 }
 # Those that give rows of patches.
 PATCHES = {
+    "ernie4_5_vl_moe": (Ernie4_5_VLMoeImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "glm4v": (Glm4vImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "hunyuan_vl": (HunYuanVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
     "paddleocr_vl": (PaddleOCRVLImageProcessorPil, {"size": {"shortest_edge": 512, "longest_edge": 2048}, "patch_size": 4}),
@@ -260,6 +262,19 @@ def add_lfm2(tensors, numbers):
         numbers[f"lfm2_vl/{i}/tiles"] = [int(made["image_rows"][0]), int(made["image_cols"][0])]
 
 
+def add_voxtral(tensors, numbers, sound):
+    """A short sound filled up to half a minute: what is heard of it and four frames more; and where two pieces of a longer one meet."""
+    extract = WhisperFeatureExtractor(feature_size=8)
+    heard = lambda samples: extract(samples, sampling_rate=16000, return_tensors="np", padding=True, truncation=False, pad_to_multiple_of=480000)["input_features"][0]
+    short, count = heard(sound), len(sound) // 160 + 5
+    tensors["voxtral/heard"] = torch.from_numpy(short[:, :count]).contiguous()
+    assert (short[:, count:] == short[0, -1]).all()
+    numbers["voxtral/silence"] = float(short[0, -1])
+    longer = heard(np.tile(sound, 120)[:481600])
+    assert longer.shape == (8, 6000)
+    tensors["voxtral/meeting"] = torch.from_numpy(longer[:, 2990:3020]).contiguous()
+
+
 def main():
     random, tensors, numbers = np.random.default_rng(11), {}, {}
     for i, (width, height) in enumerate(SIZES):
@@ -319,6 +334,7 @@ def main():
         frames = int(made["attention_mask"].sum())
         tensors[f"qwen3_asr/{name}"] = torch.from_numpy(np.asarray(made["input_features"])[0, :, :frames]).contiguous()
         numbers[f"qwen3_asr/{name}"] = int(_get_feat_extract_output_lengths(torch.tensor(frames)))
+    add_voxtral(tensors, numbers, sound)
     numbers = json.loads(json.dumps(numbers, default=lambda v: int(v) if hasattr(v, "__index__") else dict(v)))
     save_file(tensors, os.path.join(sys.argv[1], "towers.safetensors"))
     with open(os.path.join(sys.argv[1], "towers.json"), "w", encoding="utf-8") as file:

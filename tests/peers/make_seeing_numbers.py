@@ -7,7 +7,7 @@ CONFIG.json is a config.json with small sizes: a text part of two layers and som
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; GOT-OCR 2.0 in its authors' layout as got_ocr2, where NAME is got_qwen; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
-"version" (minicpmv.py); dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
+"version" (minicpmv.py); ERNIE 4.5 VL in its authors' layout as ernie4_5_vl_moe, where NAME is ernie4_5_moe_vl; dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -54,6 +54,8 @@ def has_grids(config):
 def patches_of(config, time, height, width):
     vision, side = config.vision_config, config.vision_config.patch_size
     count, grid = time * height * width, torch.tensor([[time, height, width]])
+    if config.model_type == "ernie4_5_vl_moe":
+        return torch.randn(count, 3 * side ** 2), grid
     if hasattr(vision, "temporal_patch_size") and config.model_type != "hunyuan_vl":
         return torch.randn(count, vision.in_channels * vision.temporal_patch_size * side ** 2), grid
     return torch.randn(count, 3, side, side), grid  # line after line
@@ -253,6 +255,28 @@ def write_as_own_got(checkpoint):
         json.dump(said, file, indent=2, sort_keys=True)
 
 
+ERNIE_NAMES = {"model.vision_model.": "vision_model."}
+ERNIE_MARKS = tuple(f"{kind}_{side}_token_id" for kind in ("image", "video") for side in ("start", "end"))
+
+
+def write_as_own_ernie(checkpoint):
+    """Both in the words of ERNIE's authors: the text's settings at the top, and the tower beside the model."""
+    weights, path = os.path.join(checkpoint, "model.safetensors"), os.path.join(checkpoint, "config.json")
+    save_file(renamed(load_file(weights), ERNIE_NAMES), weights, {"format": "pt"})
+    said = json.load(open(path, encoding="utf-8"))
+    text, vision = said["text_config"], said["vision_config"]
+    rope, experts, layers = text.pop("rope_parameters"), text.pop("moe_num_experts"), text.pop("mlp_layer_types")
+    first = layers.index("sparse")
+    tower = {**{k: vision[k] for k in ("depth", "hidden_act", "hidden_size", "in_channels", "num_heads", "patch_size", "spatial_merge_size")},
+             "embed_dim": vision["hidden_size"], "mlp_ratio": vision["intermediate_size"] / vision["hidden_size"], "model_type": "DFNRope_vision_transformer"}
+    said = {**text, "architectures": said["architectures"], "model_type": "ernie4_5_moe_vl", "dtype": "bfloat16", "freq_allocation": rope["mrope_section"][2],
+            "im_patch_id": said["image_token_id"], "moe_layer_end_index": [len(layers), len(layers) - 1], "moe_layer_interval": 1, "moe_layer_start_index": [first, first],
+            "moe_num_experts": [experts, experts], "rope_3d": True, "rope_theta": rope["rope_theta"], "spatial_conv_size": vision["spatial_merge_size"],
+            "temporal_conv_size": vision["temporal_merge_size"], "vision_config": tower, **{k: said[k] for k in (*ERNIE_MARKS, "video_token_id")}}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(said, file, indent=2, sort_keys=True)
+
+
 def write_as_deepseek_ocr(checkpoint, config):
     path, sam, clip = os.path.join(checkpoint, "config.json"), config.vision_config.sam_config, config.vision_config.encoder_config
     said = json.load(open(path, encoding="utf-8"))
@@ -377,7 +401,10 @@ class Run:
         self.placed = has_grids(config) and hasattr(model.model, "get_rope_index") and config.model_type != "exaone4_5"
 
     def kinds_of(self, row, given):
-        """Of each token: 0 words, 1 pictures, 2 videos, which have the pictures' token."""
+        """Of each token: 0 words, 1 pictures, 2 videos, which have the pictures' token or their own."""
+        if self.config.model_type == "ernie4_5_vl_moe":
+            ids = torch.tensor([row])
+            return (ids == self.token).int() + 2 * (ids == self.config.video_token_id).int()
         return (torch.tensor([row]) == self.token).int() * (2 if "video_grid_thw" in given else 1)
 
     def positions(self, row, pictures):
@@ -398,6 +425,9 @@ class Run:
             given["mm_token_type_ids"] = (torch.tensor([row]) == self.token).int() + 2 * video.int()
         if self.placed and given:
             given["mm_token_type_ids"] = self.kinds_of(row, given)
+        if self.config.model_type == "ernie4_5_vl_moe" and given:  # what begins and ends media is theirs
+            marks = torch.isin(torch.tensor([row]), torch.tensor([getattr(self.config, name) for name in ERNIE_MARKS]))
+            given["moe_mm_token_type_ids"] = given["mm_token_type_ids"].maximum(marks.int())
         if self.config.model_type == "paligemma" and given:  # up to the picture's end each token sees all others
             end = len(row) - row[::-1].index(self.token)
             given["token_type_ids"] = (torch.arange(len(row)) >= end).int()[None]
@@ -410,7 +440,8 @@ class Run:
 
 def placeholders(config):
     """Tokens that stand for media, which no text has."""
-    return {*(getattr(config, f"{kind}_token_id", config.image_token_id) for kind in ("image", "video", "audio")), *getattr(config, "visual_indicator_token_ids", ())}
+    marks = [getattr(config, name) for name in ERNIE_MARKS] if config.model_type == "ernie4_5_vl_moe" else getattr(config, "visual_indicator_token_ids", ())
+    return {*(getattr(config, f"{kind}_token_id", config.image_token_id) for kind in ("image", "video", "audio")), *marks}
 
 
 def labels_of(row, token):
@@ -429,6 +460,8 @@ def make_rows(config, model):
             number += 1
             with torch.no_grad():
                 stands = molmo2.tokens_of(config, own[-1]) if config.model_type == "molmo2" else [config.image_token_id] * len(features_of(model, own[-1])[0])
+            if config.model_type == "ernie4_5_vl_moe":
+                stands = [config.image_start_token_id, *stands, config.image_end_token_id]
             row += stands + words(length)
         rows.append(row)
         pictures.append(own)
@@ -457,7 +490,7 @@ def add_case(which, run, row, given, tensors, numbers, token):
 
 def add_video(config, run, tensors, numbers):
     """A text with a video: one whose steps in time stand apart, words between them; or of frames that are squares."""
-    time, height, width = 3, 2, 4
+    time, height, width = 4 if config.model_type == "ernie4_5_vl_moe" else 3, 2, 4
     token, squares = config.image_token_id, hasattr(config, "image_grid_pinpoints")
     if config.model_type in GEMMA4:
         token = config.video_token_id
@@ -477,6 +510,9 @@ def add_video(config, run, tensors, numbers):
     row = words[:3]
     for step in range(steps):
         row += [token] * (len(made) // steps) + words[4 + 2 * step: 6 + 2 * step]
+    if config.model_type == "ernie4_5_vl_moe":
+        token = config.video_token_id
+        row = [*words[:3], config.video_start_token_id, *[token] * len(made), config.video_end_token_id, *words[4:9]]
     if config.model_type == "molmo2":
         row = words[:3] + molmo2.tokens_of_video(config, given, words[4:]) + words[20:25]
     add_case("video", run, row, given, tensors, numbers, token)
@@ -529,6 +565,8 @@ def main():
     own_got = os.path.basename(os.path.normpath(args.folder)) == "got_qwen"
     grads = got_names(grads) if own_got else grads
     grads = molmo2.hub_tables(grads, WORDS) if config.model_type == "molmo2" else grads
+    own_ernie = os.path.basename(os.path.normpath(args.folder)) == "ernie4_5_moe_vl"
+    grads = renamed(grads, ERNIE_NAMES) if own_ernie else grads
     if own_ovis:
         grads = {n: g for n, g in ovis_names(grads).items() if ".vision_model.head." not in n}
         if "own_tower" not in wanted:
@@ -559,7 +597,7 @@ def main():
                             "position_ids": torch.arange(len(text)), "logits": out, "last_hidden_state": hidden}.items():
             tensors[f"text/{name}"] = value[None].contiguous()
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
-        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", "molmo2", *GEMMA4):
+        if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", "molmo2", "ernie4_5_vl_moe", *GEMMA4):
             add_video(config, run, tensors, numbers)
         if config.model_type == "gemma4_unified":
             add_sounds(config, run, tensors, numbers)
@@ -590,6 +628,8 @@ def main():
         write_as_own_llava(checkpoint)
     if own_got:
         write_as_own_got(checkpoint)
+    if own_ernie:
+        write_as_own_ernie(checkpoint)
     for name, t in tensors.items() if own_ovis or own_llava else ():
         if name.endswith("input_ids"):
             tensors[name] = torch.where(t == config.image_token_id, -200 if own_llava else -300, t)

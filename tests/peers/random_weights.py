@@ -9,7 +9,7 @@ def random_weights(model):
         for name, p in model.named_parameters():
             if p.dim() > 1 and "position" not in name:
                 p.copy_(torch.randn_like(p) * 0.9 / (p[0].numel() if p.dim() > 2 else p.shape[-1]) ** 0.5)
-            elif "norm" in name and name.endswith("weight") and p.mean().abs() > 0.5:
+            elif ("norm" in name or ".ln." in name) and name.endswith("weight") and p.mean().abs() > 0.5:
                 p.copy_(1 + 0.2 * torch.randn_like(p))
             else:
                 p.copy_((0.1 if p.dim() == 1 else 0.5) * torch.randn_like(p))

@@ -102,6 +102,12 @@ def ranks(apus, golden, folder, texts):
         if file == "tokenizer.model":
             marked = tokenize(apus, folder, place, [{"text": "hello"}], "--add_special_tokens", "true")[0]["ids"]
             good &= report("tokenizer.model: before a text", [marked[:2]], [[first + 2, first + 4]], ["hello"])
+    # Mistral's: the same tokens behind special ones, the last of them left out.
+    place, special, taken = empty(os.path.join(folder, "tekken_json")), 24, {token: rank for token, rank in ranked.items() if rank < first - 1}
+    words = [{"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None} for token, rank in sorted(ranked.items(), key=lambda t: t[1])]
+    write_json(os.path.join(place, "tekken.json"), {"vocab": words, "config": {"pattern": GLM, "default_vocab_size": special + first - 1, "default_num_special_tokens": special}})
+    peer = tiktoken.Encoding("tekken", pat_str=GLM, mergeable_ranks=taken, special_tokens={})
+    good &= compare("tekken.json", apus, folder, place, texts, lambda t: [special + i for i in peer.encode(t)], lambda ids: peer.decode([i - special for i in ids]))
     return good
 
 

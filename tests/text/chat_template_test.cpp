@@ -293,6 +293,13 @@ TEST_F(Folders, OfFamiliesThatBringNone) {
   EXPECT_EQ(render(ChatTemplate::builtin("deepseek_vl2", dir_), asked), "<|User|>: Hi\n\n<|Assistant|>:");
   EXPECT_EQ(builtin_template_of("qwen"), "qwen");
   EXPECT_EQ(builtin_template_of("GOT"), "got_ocr2");
+  Json turns = told;
+  turns[1]["content"] = "[BEGIN_AUDIO][AUDIO]Hi";
+  turns.push_back({{"role", "assistant"}, {"content", "Hello."}});
+  turns.push_back(asked[0]);
+  EXPECT_EQ(render(ChatTemplate::builtin("mistral", dir_), turns),
+            "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST][BEGIN_AUDIO][AUDIO]Hi[/INST]Hello.</s>[INST]Hi[/INST]");
+  EXPECT_EQ(builtin_template_of("voxtral"), "mistral");
 }
 
 }  // namespace

@@ -94,6 +94,50 @@ TEST(TokenizerFiles, RanksMergeTheLowestFirst) {
   EXPECT_EQ(Tokenizer::from_file(ranks(), "tokenizer.model", glm_says)->encode("a", true), (Ids{258, 259, 'a'}));
 }
 
+// The same tokens as Mistral writes them, behind 24 special ones; the last word does not count.
+Json tekken() {
+  Json vocab = Json::array();
+  const auto add = [&](const std::string& bytes) {
+    vocab.push_back({{"rank", vocab.size()}, {"token_bytes", base64(bytes)}, {"token_str", nullptr}});
+  };
+  for (int b = 0; b < 256; ++b) add(std::string(1, static_cast<char>(b)));
+  for (const char* word : {"bc", "abc", "abcabc"}) add(word);
+  return {{"vocab", vocab},
+          {"config",
+           {{"pattern", R"(\p{L}+|\P{L}+)"},
+            {"num_vocab_tokens", 259},
+            {"default_vocab_size", 282},
+            {"default_num_special_tokens", 24},
+            {"version", "v3"}}}};
+}
+
+TEST(TokenizerFiles, TekkenStandsBehindItsSpecialTokens) {
+  const auto plain = Tokenizer::from_file(tekken().dump(), "tekken.json");
+  EXPECT_EQ(plain->encode("abcabc 1"), (Ids{281, 281, 24 + ' ', 24 + '1'}));
+  EXPECT_EQ(plain->encode("[INST]a", true), (Ids{1, 3, 24 + 'a'}));
+  EXPECT_EQ(plain->encode("[INST]a", false, true).size(), 7u);
+  EXPECT_EQ(plain->id("<SPECIAL_23>"), 23);
+  EXPECT_EQ(plain->eos(), 2);
+  EXPECT_EQ(plain->decode(Ids{1, 281, 280}, true), "abcbc");
+  Json named = tekken();
+  named["special_tokens"] = {{{"rank", 0}, {"token_str", "<s>"}, {"is_control", true}},
+                             {{"rank", 5}, {"token_str", "[AUDIO]"}, {"is_control", true}}};
+  const auto heard = Tokenizer::from_file(named.dump(), "tekken.json");
+  EXPECT_EQ(heard->encode("a[AUDIO]", true), (Ids{0, 24 + 'a', 5}));
+  EXPECT_EQ(heard->id("<SPECIAL_3>"), 3);
+  const auto refused = [](const Json& json) {
+    return test::refusal(Fault::Model, [&] { Tokenizer::from_file(json.dump(), "tekken.json"); });
+  };
+  named["special_tokens"][1]["rank"] = 24;
+  test::expect_says(refused(named), "rank 24 lies behind");
+  Json large = tekken();
+  large["config"]["default_vocab_size"] = 284;
+  test::expect_says(refused(large), "do not fit its vocab of 259");
+  Json mixed = tekken();
+  mixed["vocab"][7]["rank"] = 8;
+  test::expect_says(refused(mixed), "vocab[7] has another rank");
+}
+
 TEST(TokenizerFiles, WhatIsNoneOfTheseIsRefused) {
   const auto refused = [](const std::string& bytes, const char* file) {
     return test::refusal(Fault::Model, [&] { Tokenizer::from_file(bytes, file); });

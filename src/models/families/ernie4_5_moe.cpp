@@ -25,7 +25,7 @@ DecoderSpec read(const Config& c) {
                .shared_ffn = width * c.integer("moe_num_shared_experts", 2),
                .router = {.normalise = true},
                .names = {.correction = "moe_statics.e_score_correction_bias",
-                         .correction_has_row = true,
+                         .correction_rows = 1,
                          .shared = "shared_experts",
                          .shared_is_gated = false}},
               [&](int64_t layer) {

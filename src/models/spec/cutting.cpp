@@ -30,6 +30,12 @@ std::string why_uncut(const DecoderSpec& spec) {
   if (spec.head_norm != DecoderSpec::HeadNorm::None) return "rows or columns of their head are brought to length 1";
   if (spec.head_bias) return "their head has a bias";
   if (spec.attention.sinks) return "each head of their attention has a sink, which is kept whole";
+  const auto by_kind = [](const FeedForwardSpec& kind) {
+    const auto* mixture = std::get_if<MixtureSpec>(&kind);
+    return mixture && mixture->media_ffn > 0;
+  };
+  if (std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), by_kind))
+    return "their experts have two widths, one for text and one for what is seen";
   if (std::any_of(spec.feed_forward.begin(), spec.feed_forward.end(), fused))
     return "one matrix makes gate and values of the feed-forward";
   return "";

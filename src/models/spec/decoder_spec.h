@@ -93,6 +93,15 @@ struct MixtureSpec {
   std::optional<DenseSpec> beside = {};
   // With `beside`: the mixture reads what the block reads, and what it gives is added behind the next layer. No norms.
   bool late = false;
+  // Above 0: tokens that stand for media, or begin and end them (SeeingSpec::media_marks), meet other experts, of this
+  // width and as many. The shared one is of all tokens, and the second row of the correction is these experts'.
+  int64_t media_ffn = 0;
+  MixtureSpec of_media() const {
+    MixtureSpec other = *this;
+    other.ffn = media_ffn, other.shared_ffn = other.media_ffn = 0;
+    other.names.correction = nullptr, other.names.router = "vision_gate", other.names.experts = "vision_experts";
+    return other;
+  }
 };
 // or none: the layer is one that mixes tokens and nothing else.
 struct NoFeedForward {};

@@ -3,6 +3,7 @@
 // families changed their names over the years, and files of both kinds are about. No tensor library.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,12 @@ struct DiskForm {
   std::vector<Rename> renames = {};
   // Then, one after the other, what stands anywhere in a name.
   std::vector<Rename> inside = {};
+  // At last, of a list that continues another in the file: a number behind `own` is higher by `by` behind `disk`.
+  struct Shift {
+    std::string own, disk;
+    int64_t by;
+  };
+  std::vector<Shift> shifts = {};
   // Endings of the names of matrices, or of stacks of them, whose last two dimensions the file holds the other way
   // round.
   std::vector<std::string> transposed = {};

@@ -30,9 +30,11 @@ class HearingParts {
     }
     for (int64_t i = 0; i < s_.layers; ++i) layer(str("layers.", i, "."));
     norm(s_.last_norm);
+    int64_t in = s_.joined_width();
     for (size_t i = 0; i < s_.projections.size(); ++i) {
-      const bool last = i + 1 == s_.projections.size();
-      parts_.push_back({TowerPart::Kind::Linear, s_.projections[i], {last ? s_.out : s_.width, s_.width}, true});
+      const int64_t out = i + 1 == s_.projections.size() ? s_.out : s_.inner > 0 ? s_.inner : in;
+      parts_.push_back({TowerPart::Kind::Linear, s_.projections[i], {out, in}, s_.projection_bias});
+      in = out;
     }
     return std::move(parts_);
   }
@@ -73,6 +75,7 @@ int64_t HearingSpec::rows_of_chunk(int64_t frames) const {
 int64_t HearingSpec::tokens(int64_t frames) const {
   if (front == Front::Bare) return frames;
   const int64_t rows = frames / chunk * rows_of_chunk(chunk) + rows_of_chunk(frames % chunk);
+  if (beside > 0) return rows / beside;
   return front == Front::Line ? rows / 2 : rows;
 }
 
@@ -115,15 +118,44 @@ HearingSpec read_hearing(const Config& a, HearingSpec::Front front) {
   return s;
 }
 
-HearingSpec read_whole_hearing(const Config& a, int64_t out) {
+namespace {
+// Whisper's own names and positions; `positions`: rows of half a minute.
+HearingSpec read_whisper(const Config& a, int64_t out, int64_t& positions) {
   HearingSpec s = read_ears(a, HearingSpec::Front::Line);
-  const int64_t positions = a.integer("max_source_positions", 1500);
+  positions = a.integer("max_source_positions", 1500);
   require(positions > 0 && positions <= 1 << 16, Fault::Model, "config.json: audio_config: max_source_positions is ",
           positions);
   s.name = "model.audio_tower", s.out = out;
-  s.tail = 2, s.chunk = 2 * positions + s.tail;
   s.position_table = true, s.last_norm = "layer_norm";
+  return s;
+}
+}  // namespace
+
+HearingSpec read_whole_hearing(const Config& a, int64_t out) {
+  int64_t positions = 0;
+  HearingSpec s = read_whisper(a, out, positions);
+  s.tail = 2, s.chunk = 2 * positions + s.tail;
   s.projections = {"model.multi_modal_projector.linear"};
+  return s;
+}
+
+HearingSpec read_filled_hearing(const Config& a, int64_t out) {
+  // Its files have the general names of the sizes; both are read.
+  Json said = a.json();
+  for (const auto& [own, usual] : {std::pair{"d_model", "hidden_size"},
+                                   {"encoder_layers", "num_hidden_layers"},
+                                   {"encoder_attention_heads", "num_attention_heads"},
+                                   {"encoder_ffn_dim", "intermediate_size"}})
+    if (said.contains(usual)) said[own] = said[usual];
+  int64_t positions = 0;
+  HearingSpec s = read_whisper(Config(said), out, positions);
+  s.chunk = 2 * positions;
+  s.beside = s.ffn / s.width;
+  require(s.ffn % s.width == 0 && positions % s.beside == 0, Fault::Model,
+          "config.json: audio_config: rows of hidden_size ", s.width, " are put side by side to intermediate_size ",
+          s.ffn, " numbers, which divides neither that nor max_source_positions ", positions, " evenly");
+  s.projections = {"model.multi_modal_projector.linear_1", "model.multi_modal_projector.linear_2"};
+  s.projection_bias = false, s.inner = out;
   return s;
 }
 

@@ -3,16 +3,18 @@
 // Beside a SeeingSpec. No tensor library.
 #pragma once
 
+#include <algorithm>
+
 #include "models/spec/config.h"
 #include "models/spec/seeing_spec.h"
 
 namespace apus {
 
-// Whisper's encoder as Qwen's models have it: a spectrogram is cut into chunks, each goes through convolutions for
-// itself, and layers look at one chunk or at blocks of some.
+// Whisper's encoder as Qwen's models and Voxtral have it: a spectrogram is cut into chunks, each goes through
+// convolutions for itself, and layers look at one chunk or at blocks of some.
 struct HearingSpec {
-  // Line: two convolutions over time, of which the second halves it; two neighbouring rows become one behind the
-  // layers. Plane: three over bands and time, each of which halves both. Bare: none, and no layers; a frame is so many
+  // Line: two convolutions over time, of which the second halves it; neighbouring rows become one behind the layers.
+  // Plane: three over bands and time, each of which halves both. Bare: none, and no layers; a frame is so many
   // samples, as many as `mels` says, and becomes a row by a norm without weights and one projection.
   enum class Front { Line, Plane, Bare };
   Front front = Front::Line;
@@ -24,6 +26,9 @@ struct HearingSpec {
   int64_t chunk = 200;
   // Above 0: a sound is one chunk, and so many frames come with it that are heard at its end alone.
   int64_t tail = 0;
+  // Of Line: how many neighbours stand side by side in one row behind the last norm, all chunks being whole; 0: two
+  // become their mean before it.
+  int64_t beside = 0;
   // Positions are rows of a table instead of sines.
   bool position_table = false;
   // Of Bare: what its norm adds.
@@ -31,12 +36,17 @@ struct HearingSpec {
   // The norm behind the layers, and the whole names of what follows it.
   std::string last_norm = "ln_post";
   std::vector<std::string> projections = {};
+  bool projection_bias = true;
+  // Between two projections; 0: as wide as what the first one reads.
+  int64_t inner = 0;
   // Never used: other parts of the model, which make speech, read it.
   bool has_speech_marks = false;
   // Plane: channels of its convolutions, and how many whole chunks a block is that layers look at.
   int64_t channels = 0, chunks_seen = 1;
 
   int64_t head_size() const { return width / heads; }
+  // Numbers of a row that the first projection reads.
+  int64_t joined_width() const { return width * std::max<int64_t>(beside, 1); }
   // Rows of so many frames, at most a chunk, behind the convolutions.
   int64_t rows_of_chunk(int64_t frames) const;
   // Rows that the tower gives for a sound: as many tokens stand for it.
@@ -50,6 +60,8 @@ std::vector<TowerPart> parts_of(const HearingSpec& spec);
 HearingSpec read_hearing(const Config& audio, HearingSpec::Front front);
 // Of Qwen2-Audio, which hears half a minute as a whole; `out`: the decoder's width.
 HearingSpec read_whole_hearing(const Config& audio, int64_t out);
+// Of Voxtral, which hears half a minute after the other, each filled up with silence.
+HearingSpec read_filled_hearing(const Config& audio, int64_t out);
 // Of Gemma 4 that hears samples; `projection`: the whole name of its one layer.
 HearingSpec read_bare_hearing(const Config& audio, int64_t out, const std::string& projection);
 

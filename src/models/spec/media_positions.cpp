@@ -20,7 +20,7 @@ Blocks blocks_of(const MediaContent& content, const SeeingSpec& spec) {
   const int64_t m = spec.vision.merge;
   const Grid& g = content.grid;
   const bool apart = spec.time == TimeRule::Apart;
-  return {apart ? g[0] : 1, {apart ? 1 : g[0], g[1] / m, g[2] / m}};
+  return {apart ? g[0] : 1, {apart ? 1 : spec.vision.steps_of(g[0]), g[1] / m, g[2] / m}};
 }
 
 // In the precision of the original, whose sums these are.

@@ -34,6 +34,8 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
   const HearingSpec& h = *spec.hearing;
   require(h.tail == 0 || shape[1] <= h.chunk, Fault::Data, "a sound of ", shape[1] - h.tail,
           " frames of 10 ms; this model hears ", h.chunk - h.tail, " at most");
+  require(h.beside == 0 || shape[1] % h.chunk == 0, Fault::Data, "a sound of ", shape[1],
+          " frames of 10 ms; this model hears whole pieces of ", h.chunk);
   return tokens;
 }
 }  // namespace
@@ -119,7 +121,10 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
             " patches (time, height, width) cannot be; height and width are multiples of ", m);
     patches += patches_of(g);
     const int64_t high = spec.vision.rows_of_side(g[1]), wide = spec.vision.rows_of_side(g[2]);
-    rows += g[0] * (spec.vision.lines.cell > 0 ? spec.vision.lines.rows(high, wide) : high * wide);
+    require(g[0] == 1 || g[0] % spec.vision.time_merge == 0, Fault::Data, "the ", name, " has ", g[0],
+            " frames, this model reads ", spec.vision.time_merge, " as one");
+    rows +=
+        spec.vision.steps_of(g[0]) * (spec.vision.lines.cell > 0 ? spec.vision.lines.rows(high, wide) : high * wide);
   }
   const Grid& g = content.grid;
   require(content.shape.size() == 2 && content.shape[0] == patches, Fault::Data, "the ", name, " has ",

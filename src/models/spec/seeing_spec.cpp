@@ -61,6 +61,8 @@ class VisionParts {
       pooler();
     else if (s_.lines.cell > 0)
       lines(s_.merger_name() + ".");
+    else if (s_.pairs.cell > 0)
+      pairs(s_.merger_name() + ".");
     else if (s_.resampler.queries > 0)
       resampler(s_.merger_name() + ".");
     else if (s_.words > 0)
@@ -173,6 +175,18 @@ class VisionParts {
     put(Kind::Table, m + l.wide, {l.cell, l.cell / 2, 1, 1}, true);
     put(Kind::Linear, m + l.linear, {s_.out, l.cell}, true);
     put(Kind::Norm, m + l.behind, {s_.out}, false, l.norm);
+  }
+  void pairs(const std::string& m) {
+    const PairsForm& p = s_.pairs;
+    const auto block = [&](const char* name, int64_t in) {
+      put(Kind::Linear, m + name + p.in, {p.cell, in}, true);
+      put(Kind::Linear, m + name + p.out, {p.cell, p.cell}, true);
+      put(Kind::Norm, m + name + p.norm, {p.cell}, false, s_.norm);
+    };
+    block(p.spatial, p.cell);
+    block(p.temporal, s_.time_merge * p.cell);
+    put(Kind::Linear, m + p.last, {s_.out, p.cell}, true);
+    put(Kind::Norm, m + p.last_norm, {s_.out}, false, p.behind);
   }
   void lines_bare(const std::string& m) {
     const LinesForm& l = s_.lines;

@@ -105,6 +105,16 @@ struct LinesForm {
   int64_t rows(int64_t high, int64_t wide) const { return high * (wide + 1) + 2; }
 };
 
+// In place of a merger: a feed-forward with a norm behind it makes `cell` numbers of each cell, another of the cells of
+// `time_merge` (2) frames (of an image's twice), and a linear layer and a norm the decoder's row. Below the merger's
+// own name. cell 0: there is none.
+struct PairsForm {
+  int64_t cell = 0;
+  NormSpec behind = {NormKind::Rms, 1e-5};
+  const char *spatial = "spatial_linear", *temporal = "temporal_linear", *last = "mlp", *last_norm = "after_norm";
+  const char *in = ".fc1", *out = ".fc2", *norm = ".ln";
+};
+
 // In place of a merger: a row that attention makes of some patches (MediaContent::pooled), asking by their mean; then a
 // gated feed-forward. heads 0: there is none.
 struct PoolerForm {
@@ -196,6 +206,9 @@ struct VisionSpec {
   ResamplerForm resampler = {};
   PoolerForm pooler = {};
   LinesForm lines = {};
+  PairsForm pairs = {};
+  // Frames of a video that become one behind the tower.
+  int64_t time_merge = 1;
   // Of a patch what these layers give, side by side; empty: what the last one gives.
   std::vector<int64_t> taken_layers = {};
   // Not empty: what the merger gives, `merger_rows` numbers wide, goes through gelu and this layer, by its whole name.
@@ -237,6 +250,8 @@ struct VisionSpec {
     if (names.narrow) return 4 * width;
     return cells == CellForm::Mean ? width : width * merged_side() * merged_side();
   }
+  // Steps in time that are left of a grid's.
+  int64_t steps_of(int64_t frames) const { return frames == 1 ? 1 : frames / time_merge; }
   // Rows that the merger makes of so many patches a side.
   int64_t rows_of_side(int64_t patches) const {
     return names.narrow ? halved_twice(patches) : (patches + join - 1) / join / merge;
@@ -297,6 +312,8 @@ struct SeeingSpec {
   bool sees_question = false;
   // With sees_ahead: so do those of all media of a text, and these tokens, which begin, part and end them.
   std::vector<int64_t> marks_ahead = {};
+  // Tokens that begin and end media: experts take them as the media's own (MixtureSpec::of_media).
+  std::vector<int64_t> media_marks = {};
   // What towers make is added to the embedding of the tokens, and does not take its place.
   bool added = false;
   // Tokens behind the vocabulary, which stand in texts with media and never in answers; a table of their own, by its

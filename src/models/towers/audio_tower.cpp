@@ -175,7 +175,7 @@ at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, cons
     };
     x_ND = again ? run_again(x_ND, s, Memo::kNothing, part) : part(x_ND, s);
   }
-  if (!join_) {  // two neighbours become their mean; the last of an odd number is left out
+  if (!join_ && spec_.beside == 0) {  // two neighbours become their mean; the last of an odd number is left out
     std::vector<at::Tensor> pairs;
     int64_t first = 0;
     for (const int64_t own : c.rows_of) {
@@ -184,7 +184,7 @@ at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, cons
     }
     x_ND = at::cat(pairs, 0);
   }
-  x_ND = (*norm_)(x_ND);
+  x_ND = (*norm_)(x_ND).reshape({-1, spec_.joined_width()});
   const Step behind = step_of(x_ND.size(0));
   for (size_t i = 0; i < projections_.size(); ++i) x_ND = (*projections_[i])(i > 0 ? at::gelu(x_ND) : x_ND, behind);
   return x_ND;

@@ -154,6 +154,8 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
     resampler_.emplace(spec, parts);
   else if (spec.lines.cell > 0)
     lines_.emplace(spec, parts);
+  else if (spec.pairs.cell > 0)
+    pairs_.emplace(spec, parts);
   else
     merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
   if (!spec.merger_end.empty()) merger_.end = &parts.linear(spec.merger_end);
@@ -452,6 +454,7 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   if (spec_.join > 1) x_ND = joined_squares(x_ND, grids, spec_.join).reshape({-1, spec_.width});
   sight.row_MD = resampler_ ? (*resampler_)(x_ND, grids, step_of)
                  : lines_   ? (*lines_)(x_ND, grids, step_of)
+                 : pairs_   ? (*pairs_)(x_ND, grids, step_of)
                  : words_   ? in_words(x_ND, l, step_of)
                             : merged(merger_, x_ND, l, step_of);
   return sight;

@@ -8,6 +8,7 @@
 #include "models/spec/seeing_spec.h"
 #include "models/spec/vision_grid.h"
 #include "models/towers/line_merger.h"
+#include "models/towers/pair_merger.h"
 #include "models/towers/parts.h"
 #include "models/towers/resampler.h"
 #include "nn/step.h"
@@ -105,6 +106,7 @@ class VisionTower {
   Merger merger_;
   std::optional<Resampler> resampler_;  // set: in place of the merger
   std::optional<LineMerger> lines_;     // the same
+  std::optional<PairMerger> pairs_;     // the same
   std::vector<Merger> deep_mergers_;
 };
 
