@@ -4,14 +4,19 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <mutex>
 
+#include "nn/parts.h"
 #include "nn/training_step.h"
+#include "tests/fake_mesh.h"
 
 namespace apus {
 namespace {
@@ -95,6 +100,42 @@ TEST_F(ByKind, BothHaveGradientsInTraining) {
     ASSERT_TRUE(p.data.grad().defined()) << name;
     if (name.find("vision_") == 0) EXPECT_EQ(p.data.grad().abs().max().item<double>(), 0) << name;
   });
+}
+
+// One rank reads a text with media, the other a text alone: both send tokens to the experts of both kinds.
+TEST(ByKindOnRanks, GiveWhatOneRankGives) {
+  using NamedTensors = std::map<std::string, at::Tensor>;
+  const std::vector<Step> steps = {with_kinds({1, 4}, {0, 2, 3, 5}), Step{}};
+  const std::vector<at::Tensor> x = {at::randn({6, kWidth}), at::randn({3, kWidth})};
+  const std::vector<at::Tensor> dy = {at::randn({6, kWidth}), at::randn({3, kWidth})};
+  MoeByKind one(mixture(10, 8), mixture(6, 0));
+  NamedTensors whole, grads, grads_of_ranks;
+  one.visit([&](const std::string& name, Param& p) {
+    whole[name] = at::randn(p.full) * 0.3;
+    grads[name] = at::zeros(p.full), grads_of_ranks[name] = at::zeros(p.full);
+  });
+  std::mutex mutex;
+  const auto passed = [&](MoeByKind& module, size_t reader, NamedTensors& into) {
+    module.visit([&](const std::string& name, Param& p) {
+      p.data = own_part(whole.at(name), p).clone().set_requires_grad(p.trainable);
+    });
+    const at::Tensor y_TD = module(x[reader], steps[reader]);
+    y_TD.backward(dy[reader]);
+    const std::lock_guard lock(mutex);
+    module.visit([&](const std::string& name, Param& p) {
+      if (p.trainable) own_part(into.at(name), p).add_(p.data.grad());
+    });
+    return y_TD.detach();
+  };
+  const std::vector<at::Tensor> y = {passed(one, 0, grads), passed(one, 1, grads)};
+  test::on_fake_ranks({.ep = 2}, 2, [&](MeshView& mesh) {
+    MoeByKind mine(mixture(10, 8), mixture(6, 0));
+    mine.place(mesh);
+    const auto reader = static_cast<size_t>(mesh.rank(kDataAxes));
+    const at::Tensor got = passed(mine, reader, grads_of_ranks);
+    EXPECT_TRUE(at::allclose(got, y[reader], 1e-5, 1e-5)) << (got - y[reader]).abs().max();
+  });
+  for (const auto& [name, grad] : grads) EXPECT_TRUE(at::allclose(grads_of_ranks[name], grad, 1e-4, 1e-4)) << name;
 }
 
 }  // namespace
