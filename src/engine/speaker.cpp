@@ -189,8 +189,8 @@ std::vector<float> Speaker::sound_behind(const at::Tensor& code_FG, int64_t begi
   const at::NoGradGuard no_grad;
   const at::Tensor samples =
       vocoder_.sound(code_FG, {.voice = in_small_letters(wish.voice), .seed = wish.first.seed}).contiguous();
-  const int64_t per_frame = samples.numel() / code_FG.size(0);
-  return {samples.data_ptr<float>() + per_frame * begin, samples.data_ptr<float>() + samples.numel()};
+  return {samples.data_ptr<float>() + vocoder_.samples_per_frame() * begin,
+          samples.data_ptr<float>() + samples.numel()};
 }
 
 namespace {

@@ -87,6 +87,8 @@ std::shared_ptr<const LearntVoice> Api::learnt(const TextVoice& voice, const Spe
     const Json allowed = allowed_media({{"audios", {call.recording}}}, service_.spec().media_rules);
     const std::string bytes = media_bytes(allowed["audios"][0].get<std::string>(), service_.spec().media_limits);
     return voice.learn(decode_sound(bytes, kSpeechRate), call.words);
+  } catch (const ApiError& error) {
+    refuse("ref_audio", error.what());
   } catch (const Error& error) {
     refuse("ref_audio", error.what());
   }

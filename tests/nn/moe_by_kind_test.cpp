@@ -21,10 +21,10 @@
 namespace apus {
 namespace {
 
-constexpr int64_t kWidth = 12;
+constexpr int64_t kAcross = 12;
 
 MoeMlp::Spec mixture(int64_t ffn, int64_t shared) {
-  MoeMlp::Spec spec{.hidden = kWidth,
+  MoeMlp::Spec spec{.hidden = kAcross,
                     .ffn = ffn,
                     .experts = 5,
                     .per_token = 2,
@@ -50,7 +50,7 @@ class ByKind : public ::testing::Test {
     all_.visit([](const std::string&, Param& p) { p.data = at::randn(p.full) * 0.3; });
   }
   MoeByKind all_{mixture(10, 8), mixture(6, 0)};
-  at::Tensor x_TD = at::randn({6, kWidth});
+  at::Tensor x_TD = at::randn({6, kAcross});
 };
 
 TEST_F(ByKind, ATokenMeetsItsOwnExperts) {
@@ -106,8 +106,8 @@ TEST_F(ByKind, BothHaveGradientsInTraining) {
 TEST(ByKindOnRanks, GiveWhatOneRankGives) {
   using NamedTensors = std::map<std::string, at::Tensor>;
   const std::vector<Step> steps = {with_kinds({1, 4}, {0, 2, 3, 5}), Step{}};
-  const std::vector<at::Tensor> x = {at::randn({6, kWidth}), at::randn({3, kWidth})};
-  const std::vector<at::Tensor> dy = {at::randn({6, kWidth}), at::randn({3, kWidth})};
+  const std::vector<at::Tensor> x = {at::randn({6, kAcross}), at::randn({3, kAcross})};
+  const std::vector<at::Tensor> dy = {at::randn({6, kAcross}), at::randn({3, kAcross})};
   MoeByKind one(mixture(10, 8), mixture(6, 0));
   NamedTensors whole, grads, grads_of_ranks;
   one.visit([&](const std::string& name, Param& p) {

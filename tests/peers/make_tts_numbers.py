@@ -17,8 +17,9 @@ from qwen_tts.core.models.modeling_qwen3_tts import Qwen3TTSForConditionalGenera
 from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import Qwen3TTSTokenizerV2DecoderConfig
 from qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2 import Qwen3TTSTokenizerV2Decoder, Qwen3TTSTokenizerV2Encoder
 from safetensors.torch import save_file
-from transformers import MimiConfig
+from transformers import MimiConfig, masking_utils
 from transformers.audio_utils import mel_filter_bank
+from transformers.models.mimi import modeling_mimi
 
 MARKS = 1024  # at the end of the talker's words, of which only one is ever said
 CODES, BOOKS = 64, 4
@@ -81,6 +82,8 @@ CASES = (([30, 31, 32, 33], [40, 41], "english", "vivian"), ([50], None, "auto",
 
 def clone_sounds(model, decoder, voice, golden, tensors):
     """Cases of a voice that is learnt: by who speaks alone, and by the words and frames of the recording too."""
+    # Transformers 4 forgets the window where it is not asked of a kernel of its own; 5 does not.
+    modeling_mimi.create_causal_mask = masking_utils.create_sliding_window_causal_mask
     encoder = Qwen3TTSTokenizerV2Encoder(MimiConfig(**encoder_settings())).eval().float()
     random_weights(encoder)
     with torch.no_grad():

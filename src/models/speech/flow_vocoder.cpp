@@ -4,6 +4,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <functional>
+#include <numeric>
+
 #include "base/error.h"
 #include "models/speech/manner.h"
 #include "models/speech/wave_maker.h"
@@ -31,6 +34,11 @@ at::Tensor FlowVocoder::mel(const at::Tensor& code_FG, const std::string& voice,
   const Flow::Voice& of = found->second;
   const Flow::Voice there{of.own_V.to(device), of.manner_E.to(device), of.no_manner_E.to(device)};
   return flow_.mel(code_FG.select(1, 0).to(device), there, noise_TM.to(device)).to(at::kCPU);
+}
+
+int64_t FlowVocoder::samples_per_frame() const {
+  const auto& rates = spec_.wave.rates;
+  return std::accumulate(rates.begin(), rates.end(), spec_.flow.repeats, std::multiplies<>());
 }
 
 at::Tensor FlowVocoder::wave(const at::Tensor& mel_TM) const { return wave_of(spec_.wave, wave_parts_, mel_TM); }

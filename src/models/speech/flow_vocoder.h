@@ -27,6 +27,7 @@ class FlowVocoder final : public SoundMaker {
 
   // "": the first of the voices.
   at::Tensor sound(const at::Tensor& code_FG, const SoundWish& wish) const override;
+  int64_t samples_per_frame() const override;
   // Both steps: mel from noise [frames * repeats, bands], and sound from mel.
   at::Tensor mel(const at::Tensor& code_FG, const std::string& voice, const at::Tensor& noise_TM) const;
   at::Tensor wave(const at::Tensor& mel_TM) const;

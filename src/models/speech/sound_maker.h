@@ -20,6 +20,7 @@ class SoundMaker {
   virtual ~SoundMaker() = default;
   // code_FG int64 [frames, codes], at least one frame -> samples [n] f32 in [-1, 1], on the processor.
   virtual at::Tensor sound(const at::Tensor& code_FG, const SoundWish& wish) const = 0;
+  virtual int64_t samples_per_frame() const = 0;
   // Frames that are decoded again before a piece of speech, for what they leave behind in it; -1: speech is made whole.
   virtual int64_t context() const { return -1; }
 };

@@ -20,6 +20,7 @@ class Vocoder final : public SoundMaker {
   void settle();
   // The voice is in the codes.
   at::Tensor sound(const at::Tensor& code_FG, const SoundWish& wish = {}) const override;
+  int64_t samples_per_frame() const override { return spec_.samples_per_frame(); }
   int64_t context() const override { return spec_.context; }
 
  private:
