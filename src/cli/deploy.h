@@ -73,7 +73,7 @@ struct DeployOptions {
   void fetch() {
     if (upstream() || model.model.empty()) return;  // there it may be a name that the other program knows
     model.fetch();
-    speech.settle(model);
+    speech.settle(model, /*now=*/false);
     if (speech.alone) return;
     task.settle(model, prompt, served.empty() ? "" : served.front().folder);
     mesh.settle(model);

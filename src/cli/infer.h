@@ -58,7 +58,7 @@ struct InferOptions {
     rows = question_sets();
     if (client()) return;  // there the model's name is the other server's business
     model.fetch();
-    speech.settle(model);
+    speech.settle(model, /*now=*/true);
     if (speech.alone) return fetch_texts();
     task.settle(model, prompt, adapters.first());
     mesh.settle(model);

@@ -17,7 +17,7 @@ void SpeechOptions::voice_fields(OptionTable& v) {
   v("speaker_text", words, "the words of --speaker_audio, which bring its manner of speaking too");
 }
 
-void SpeechOptions::settle(const ModelOptions& model) {
+void SpeechOptions::settle(const ModelOptions& model, bool now) {
   const std::filesystem::path dir = model.model;
   Json config = Json::object();
   if (const auto file = dir / "config.json"; std::filesystem::exists(file))
@@ -31,6 +31,8 @@ void SpeechOptions::settle(const ModelOptions& model) {
       "enable_audio_output false, and Qwen3-TTS");
   voice_word(*speech, speaker), language_word(*speech, language, speaker);
   clones = speech->clone.has_value();
+  require(!clones || !now || !recording.empty(), Fault::Usage, model.model,
+          " speaks in the voice of a recording: --speaker_audio FILE says which");
   require(clones || recording.empty(), Fault::Usage,
           "--speaker_audio: this model has voices of its own, and learns no others; Qwen3-TTS Base does");
   require(words.empty() || !recording.empty(), Fault::Usage,

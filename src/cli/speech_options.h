@@ -17,7 +17,8 @@ struct SpeechOptions {
   void voice_fields(OptionTable& v);
   // When the model is a folder here. Fault::Usage where it does not speak, though it is to, or has no such voice, or is
   // given a recording that it cannot learn from.
-  void settle(const ModelOptions& model);
+  // `now`: there will be no requests that bring one.
+  void settle(const ModelOptions& model, bool now);
 };
 
 }  // namespace apus

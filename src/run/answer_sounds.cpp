@@ -14,8 +14,6 @@ AnswerSounds::AnswerSounds(const InferOptions& options, Inference* in)
   if (!options.speech.enabled) return;
   make_writable_dir(dir_);
   voice_ = in ? open_voice(options.model, options.mesh, *in) : open_lone_voice(options.model);
-  require(!voice_->clones() || !options.speech.recording.empty(), Fault::Usage, options.model.model,
-          " speaks in the voice of a recording: --speaker_audio FILE says which");
   like_ = recorded_voice(*voice_, options.speech);
 }
 

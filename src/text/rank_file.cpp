@@ -183,6 +183,7 @@ bool is_rank_file(std::string_view text) {
 
 TokenizerSource read_tekken(std::string_view text, const std::string& name) {
   const Json json = parse_json(text, name, Fault::Model);
+  require(json.is_object(), Fault::Model, name, ": an object is expected");
   const Json said = json.value("config", Json());
   const JsonPart config(said, name + ": config");
   const int64_t size = config.integer("default_vocab_size", 0);

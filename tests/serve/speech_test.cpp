@@ -115,6 +115,7 @@ TEST(Speech, ARequestBringsAVoice) {
   EXPECT_EQ(param(asked(R"(, "ref_text": "Hello")")), "ref_text");
   EXPECT_EQ(param(asked(R"(, "ref_audio": "/etc/passwd")")), "ref_audio");
   EXPECT_EQ(param(asked(R"(, "ref_audio": "data:audio/wav;base64,AAAA")")), "ref_audio");
+  EXPECT_EQ(asked(R"(, "ref_audio": ")" + recording + "\"").status, 200) << "base64 by itself";
   const HttpAnswer answer = asked(with_voice + R"(, "ref_text": "Hello")");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_TRUE(s.tongue.as_learnt);

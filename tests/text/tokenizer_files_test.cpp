@@ -136,6 +136,7 @@ TEST(TokenizerFiles, TekkenStandsBehindItsSpecialTokens) {
   Json mixed = tekken();
   mixed["vocab"][7]["rank"] = 8;
   test::expect_says(refused(mixed), "vocab[7] has another rank");
+  test::expect_says(refused(Json::array()), "an object is expected");
 }
 
 TEST(TokenizerFiles, WhatIsNoneOfTheseIsRefused) {
