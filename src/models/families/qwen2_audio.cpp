@@ -5,6 +5,7 @@
 #include "models/spec/hearing_spec.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
+#include "models/spec/use_hearing.h"
 
 namespace apus::families::qwen2_audio {
 
@@ -12,21 +13,8 @@ namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_text_part(c, "qwen2");
   const HearingSpec hearing = read_whole_hearing(part_of(c, "audio_config"), spec.shape.hidden);
-  SeeingSpec seeing;
-  seeing.sound_token = c.integer(c.find("audio_token_id") ? "audio_token_id" : "audio_token_index", 151646);
-  require(seeing.sound_token >= 0 && seeing.sound_token < spec.shape.vocab, Fault::Model,
-          "config.json: audio_token_index ", seeing.sound_token, " must lie inside the vocabulary of ",
-          spec.shape.vocab);
-  seeing.time = TimeRule::Text;
-  seeing.language = {spec.backbone, spec.head_name};
-  seeing.tower = {hearing.name}, seeing.aligner = {"model.multi_modal_projector"};
-  seeing.forms = {{.renames = {{"model.language_model.", "language_model.model."},
-                               {"lm_head.", "language_model.lm_head."},
-                               {"model.audio_tower.", "audio_tower."},
-                               {"model.multi_modal_projector.", "multi_modal_projector."}}},
-                  {}};
-  seeing.hearing = std::make_shared<const HearingSpec>(hearing);
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  const char* const key = c.find("audio_token_id") ? "audio_token_id" : "audio_token_index";
+  use_hearing(spec, hearing, c.integer(key, 151646), key);
   return spec;
 }
 

@@ -5,6 +5,7 @@
 #include "models/spec/hearing_spec.h"
 #include "models/spec/read_seeing.h"
 #include "models/spec/read_tower.h"
+#include "models/spec/use_hearing.h"
 
 namespace apus::families::voxtral {
 
@@ -34,20 +35,7 @@ DecoderSpec read(const Config& c) {
   const Json whole = with_text_sizes(c);
   DecoderSpec spec = read_text_part(Config(whole), "llama");
   const HearingSpec hearing = read_filled_hearing(part_of(c, "audio_config"), spec.shape.hidden);
-  SeeingSpec seeing;
-  seeing.sound_token = c.integer("audio_token_id", 24);
-  require(seeing.sound_token >= 0 && seeing.sound_token < spec.shape.vocab, Fault::Model,
-          "config.json: audio_token_id ", seeing.sound_token, " must lie inside the vocabulary of ", spec.shape.vocab);
-  seeing.time = TimeRule::Text;
-  seeing.language = {spec.backbone, spec.head_name};
-  seeing.tower = {hearing.name}, seeing.aligner = {"model.multi_modal_projector"};
-  seeing.forms = {{.renames = {{"model.language_model.", "language_model.model."},
-                               {"lm_head.", "language_model.lm_head."},
-                               {"model.audio_tower.", "audio_tower."},
-                               {"model.multi_modal_projector.", "multi_modal_projector."}}},
-                  {}};
-  seeing.hearing = std::make_shared<const HearingSpec>(hearing);
-  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+  use_hearing(spec, hearing, c.integer("audio_token_id", 24), "audio_token_id");
   return spec;
 }
 
