@@ -50,8 +50,8 @@ std::map<std::string, VoiceSample> voice_samples(const std::filesystem::path& pa
   }
   return out;
 }
-}  // namespace
 
+// In f32, the flow on the device and convolutions on the processor. `voices`: the file of their samples.
 void load_flow_vocoder(FlowVocoder& vocoder, const TensorFolder& source, const std::filesystem::path& voices,
                        c10::Device device) {
   load_parts(vocoder.flow_parts(), source, at::kFloat, device);
@@ -61,6 +61,7 @@ void load_flow_vocoder(FlowVocoder& vocoder, const TensorFolder& source, const s
           " is missing: it holds the voices; download it with the checkpoint");
   vocoder.learn_voices(voice_samples(voices));
 }
+}  // namespace
 
 SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype, c10::Device device) {
   const Json config = with_speech_files(read_model_config(dir), dir);

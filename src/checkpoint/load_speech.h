@@ -24,8 +24,5 @@ SpeakingParts load_speech(const std::filesystem::path& dir, at::ScalarType dtype
 
 // In f32, on the processor: not every device has convolutions, and it is quick enough.
 void load_vocoder(Vocoder& vocoder, const TensorFolder& source);
-// The same but for the flow, which lies on the device. `voices`: the file of their samples.
-void load_flow_vocoder(FlowVocoder& vocoder, const TensorFolder& source, const std::filesystem::path& voices,
-                       c10::Device device);
 
 }  // namespace apus

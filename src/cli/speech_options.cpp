@@ -30,7 +30,7 @@ void SpeechOptions::settle(const ModelOptions& model, bool now) {
       " does not speak: Qwen2.5-Omni and Qwen3-Omni do, where their config.json has a talker_config and does not say "
       "enable_audio_output false, and Qwen3-TTS");
   voice_word(*speech, speaker), language_word(*speech, language, speaker);
-  clones = speech->clone.has_value();
+  const bool clones = speech->clone.has_value();
   require(!clones || !now || !recording.empty(), Fault::Usage, model.model,
           " speaks in the voice of a recording: --speaker_audio FILE says which");
   require(clones || recording.empty(), Fault::Usage,

@@ -116,8 +116,8 @@ struct PooledForm {
 
   // All that the pools of a layer make of a token, whose keys have `dim` numbers.
   int64_t made(const Pool& p, int64_t dim) const { return p.made(dim) + (p.chosen ? p.made(index.dim) : 0); }
-  // A pooled key with that of the index lies in the cache with the tokens that it is made of, so many numbers with
-  // each.
+  // A pooled key with that of the index lies in the cache with the tokens that it is made of,
+  // so many numbers with each.
   int64_t beside_token(const Pool& p, int64_t dim) const {
     return p.tokens == 0 ? 0 : (dim + (p.chosen ? index.dim : 0) + p.tokens - 1) / p.tokens;
   }

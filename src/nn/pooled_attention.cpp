@@ -58,10 +58,8 @@ PooledAttention::Made PooledAttention::made(const at::Tensor& x_TD, const Step& 
 // [pools, H + D]: a key and that of the index side by side.
 at::Tensor PooledAttention::pooled_keys(const at::Tensor& made_RW, int64_t begin, int64_t first, int64_t end) const {
   const int64_t own = spec_.pool.made(spec_.dim);
-  Step places;
-  places.position = at::arange(first, end, made_RW.options().dtype(at::kLong)) * spec_.pool.tokens;
-  fill_rope({spec_.rope}, places);
-  const Turn& turn = places.turns[0];
+  const at::Tensor place = at::arange(first, end, made_RW.options().dtype(at::kLong)) * spec_.pool.tokens;
+  const Turn turn = turn_at(spec_.rope, place);
   const auto turned = [&](const at::Tensor& key) {
     return end_turned(key.unsqueeze(1), turn.cos, turn.sin).squeeze(1);
   };

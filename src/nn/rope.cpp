@@ -135,4 +135,11 @@ void fill_rope(const std::vector<RopeSpec>& specs, Step& step) {
   }
 }
 
+Turn turn_at(const RopeSpec& spec, const at::Tensor& position) {
+  Step places;
+  places.position = position;
+  fill_rope({spec}, places);
+  return places.turns[0];
+}
+
 }  // namespace apus

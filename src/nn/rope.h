@@ -10,5 +10,7 @@ namespace apus {
 
 // Fills step.turns, one for each spec, from step.position, on the position's device.
 void fill_rope(const std::vector<RopeSpec>& specs, Step& step);
+// Of positions that are no step's.
+Turn turn_at(const RopeSpec& spec, const at::Tensor& position);
 
 }  // namespace apus

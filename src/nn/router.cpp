@@ -57,9 +57,6 @@ ops::Routing two_by_nearness(const at::Tensor& logits_TE, double nearness) {
   return {at::cat({first, second}, 1), at::cat({one, two}, 1)};
 }
 
-}  // namespace
-
-namespace {
 at::Tensor shares(const at::Tensor& logits_TE, const RouterForm& form) {
   const at::Tensor wide_TE = logits_TE.scalar_type() == at::kDouble ? logits_TE : logits_TE.to(at::kFloat);
   if (form.root_softplus) return steady_softplus(wide_TE).sqrt();

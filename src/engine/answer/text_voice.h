@@ -43,8 +43,8 @@ class TextVoice {
   virtual SpokenText text_of(const std::string& text, const std::string& instructions) const;
   // Whether it speaks only as others do.
   virtual bool clones() const { return false; }
-  // The voice of a recording at kSpeechRate, and its words ("": not known). Fault::Usage of a voice that does not
-  // clone.
+  // The voice of a recording at kSpeechRate, and its words ("": not known).
+  // Fault::Usage of a voice that does not clone.
   virtual std::shared_ptr<const LearntVoice> learn(const std::vector<float>& samples, const std::string& words) const;
   // Samples at kSpeechRate in [-1, 1]; waits for them. Ends early when `stopped` says so. Thread-safe.
   virtual std::vector<float> speak(const SpokenText& text, const VoiceWish& wish,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/spec/manner_spec.h"
+#include "nn/rope_spec.h"
 
 namespace apus {
 
@@ -17,7 +18,7 @@ struct SoundCoderSpec {
   std::string name;
   std::vector<int64_t> rates;  // by which time is narrowed, in their order
   int64_t layers = 8, heads = 8, head_dim = 64, window = 250;
-  double theta = 10000;
+  RopeSpec rope = {};
   // Books of a frame that are used.
   int64_t books = 16;
   bool projects = true;  // what the books are asked with is narrower than the layers

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/spec/manner_spec.h"
+#include "nn/rope_spec.h"
 
 namespace apus {
 
@@ -25,7 +26,7 @@ struct FlowSpec {
   int64_t words = 8194, repeats = 2, bands = 80;
   // A voice is told by numbers of its own, and by what MannerSpec finds in its sample.
   int64_t voice = 192;
-  double theta = 10000;
+  RopeSpec rope;
   int64_t most_rows = 32768;
   // Points in time between noise and mel, both among them; how far what the codes say is led away from what would be
   // there without them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a voice speaks, found in the mel of a sample (ECAPA-TDNN), as data: convolutions over time, and one row of them
-// all.
+// How a voice speaks, found in the mel of a sample (ECAPA-TDNN), as data: convolutions over time,
+// and one row of them all.
 #pragma once
 
 #include <cstdint>

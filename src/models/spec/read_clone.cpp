@@ -79,7 +79,7 @@ SoundCoderSpec read_coder(const Config& c, int64_t books) {
   s.layers = c.integer("num_hidden_layers", 8), s.heads = c.integer("num_attention_heads", 8), s.books = books;
   s.head_dim = c.integer("head_dim", s.heads > 0 ? width / s.heads : 0);
   s.window = c.integer("sliding_window", 250),
-  s.theta = read_rope(c, s.head_dim, c.integer("max_position_embeddings", 8000)).theta;
+  s.rope = read_rope(c, s.head_dim, c.integer("max_position_embeddings", 8000));
   const auto narrows = [](int64_t rate) { return rate > 0 && rate <= 64; };
   require(std::all_of(s.rates.begin(), s.rates.end(), narrows) && s.rates.size() < 12 && s.heads > 0 &&
               s.head_dim > 0 && s.head_dim % 2 == 0,

@@ -39,7 +39,7 @@ FlowSpec read_flow(const Config& c, const std::string& name) {
   f.ahead = layers_of(c, "look_ahead_layers", {10}), f.behind = layers_of(c, "look_backward_layers", {0, 20});
   f.words = c.integer("num_embeds", 8193) + 1, f.repeats = c.integer("repeats", 2), f.bands = c.integer("mel_dim", 80);
   f.voice = c.integer("enc_emb_dim", 192), f.most_rows = c.integer("max_position_embeddings", 32768);
-  f.theta = read_rope(c, f.head_dim, f.most_rows).theta;
+  f.rope = read_rope(c, f.head_dim, f.most_rows);
   require(f.layers > 0 && f.hidden > 0 && f.heads > 0 && f.head_dim > 0 && f.head_dim % 2 == 0 && f.block > 0 &&
               f.repeats > 0 && f.bands > 0 && f.words > 1 && f.voice > 0,
           Fault::Model, "config.json: dit_config has a size that is no size");

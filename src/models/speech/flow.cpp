@@ -9,7 +9,6 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/tensor.h>
@@ -20,7 +19,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "nn/step.h"
+#include "nn/rope.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -80,14 +79,9 @@ Flow::Told Flow::told(const at::Tensor& code_F, const Voice& voice) const {
   out.rest = at::cat({half(code_F, voice.manner_E, voice.own_V),
                       half(at::zeros_like(code_F), voice.no_manner_E, at::zeros_like(voice.own_V))},
                      0);
-  const auto like = at::TensorOptions().dtype(at::kFloat);
-  const at::Tensor turns = at::arange(0, spec_.head_dim, 2, like) / static_cast<double>(spec_.head_dim);
-  const at::Tensor speed = at::pow(spec_.theta, turns).reciprocal();
-  const at::Tensor angle = at::arange(rows, like).unsqueeze(1) * speed;
-  const auto on_both = [&](const at::Tensor& x) {
-    return at::cat({x, x}, 0).unsqueeze(1).to(table.device(), table.scalar_type());
-  };
-  out.cos = on_both(angle.cos()), out.sin = on_both(angle.sin());
+  const Turn turn = turn_at(spec_.rope, at::arange(rows, code_F.options()));
+  const auto on_both = [&](const at::Tensor& x) { return at::cat({x, x}, 0).unsqueeze(1).to(table.scalar_type()); };
+  out.cos = on_both(turn.cos), out.sin = on_both(turn.sin);
   for (const bool behind : {false, true})
     for (const bool ahead : {false, true}) out.sights[behind][ahead] = sight(rows, behind, ahead, table.device());
   return out;

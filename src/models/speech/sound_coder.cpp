@@ -10,21 +10,19 @@
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/elu.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/replication_pad1d.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <cmath>
 
-#include "nn/step.h"
+#include "models/speech/sound_parts.h"
+#include "nn/rope.h"
 #include "ops/ops.h"
 
 namespace apus {
 
 namespace {
-constexpr double kLeastUse = 1e-5;  // of a word of a codebook
-
 class Coder {
  public:
   Coder(const SoundCoderSpec& spec, const TowerParts& parts) : spec_(spec), parts_(parts) {}
@@ -45,9 +43,8 @@ class Coder {
 
   at::Tensor attended(at::Tensor x_TD) const {
     const int64_t rows = x_TD.size(0);
-    const at::Tensor turns = at::arange(0, spec_.head_dim, 2, at::kFloat) / static_cast<double>(spec_.head_dim);
-    const at::Tensor angle = at::arange(rows, at::kFloat).unsqueeze(1) * at::pow(spec_.theta, turns).reciprocal();
-    const at::Tensor cos = angle.cos(), sin = angle.sin(), ends = at::tensor({int64_t{0}, rows}, at::kInt);
+    const Turn turn = turn_at(spec_.rope, at::arange(rows, at::kLong));
+    const at::Tensor ends = at::tensor({int64_t{0}, rows}, at::kInt);
     const ops::AttentionRule rule{.scale = 1 / std::sqrt(static_cast<double>(spec_.head_dim)),
                                   .mask = {.causal = true, .window = spec_.window}};
     for (int64_t i = 0; i < spec_.layers; ++i) {
@@ -56,7 +53,7 @@ class Coder {
       const auto heads = [&](const char* which) {
         return linear(in + "self_attn." + which, normed).view({rows, spec_.heads, spec_.head_dim});
       };
-      const auto [q, k] = ops::rope(heads("q_proj"), heads("k_proj"), cos, sin);
+      const auto [q, k] = ops::rope(heads("q_proj"), heads("k_proj"), turn.cos, turn.sin);
       const at::Tensor y = ops::attention(q, k, heads("v_proj"), ends, ends, rows, rows, rule);
       x_TD = x_TD + linear(in + "self_attn.o_proj", y.flatten(1)) * bare(in + "self_attn_layer_scale.scale");
       const at::Tensor wide = linear(in + "mlp.fc1", parts_.norm(spec_.name + in + "post_attention_layernorm")(x_TD));
@@ -77,7 +74,7 @@ class Coder {
     if (spec_.projects) left = ops::linear(x_FD, parts_.table(spec_.name + in + "input_proj").weight().squeeze(2), {});
     for (int64_t i = 0; i < count; ++i) {
       const std::string book = str(in, "layers.", i, ".codebook.");
-      const at::Tensor rows = bare(book + "embed_sum") / bare(book + "cluster_usage").clamp_min(kLeastUse).unsqueeze(1);
+      const at::Tensor rows = book_rows(bare(book + "embed_sum"), bare(book + "cluster_usage"));
       words.push_back(at::argmin(at::cdist(left, rows), 1));
       left = left - ops::embedding(words.back(), rows);
     }

@@ -11,6 +11,7 @@
 #include <ATen/ops/gelu.h>
 
 #include "models/speech/row_stepper.h"
+#include "models/speech/sound_parts.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -18,8 +19,6 @@ namespace apus {
 Vocoder::Vocoder(VocoderSpec spec) : spec_(std::move(spec)), layers_(spec_.layers), parts_(spec_.parts) {}
 
 namespace {
-constexpr double kLeastUse = 1e-5;  // of a word of a codebook
-
 std::string book_name(const VocoderSpec& spec, int64_t book) {
   return spec.name +
          (book == 0 ? ".quantizer.rvq_first.vq.layers.0" : str(".quantizer.rvq_rest.vq.layers.", book - 1)) +
@@ -29,9 +28,9 @@ std::string book_name(const VocoderSpec& spec, int64_t book) {
 
 void Vocoder::settle() {
   for (int64_t book = 0; spec_.residual && book < spec_.books; ++book) {
-    const at::Tensor use = parts_.bare(book_name(spec_, book) + "cluster_usage").data.clamp_min(kLeastUse).unsqueeze(1);
+    const at::Tensor& use = parts_.bare(book_name(spec_, book) + "cluster_usage").data;
     parts_.visit([&](const std::string& name, Param& p) {
-      if (name == book_name(spec_, book) + "embedding_sum") p.data = p.data / use;
+      if (name == book_name(spec_, book) + "embedding_sum") p.data = book_rows(p.data, use);
     });
   }
   const std::string scale = "_layer_scale.scale";
@@ -98,15 +97,15 @@ at::Tensor Vocoder::decoded(const at::Tensor& code_FG) const {
   x = convolved(x, part(0) + ".conv");
   for (size_t i = 1; i <= spec_.rates.size(); ++i) {
     const std::string block = part(i) + ".block.";
-    x = stretched(snake(x, block + "0"), block + "1.conv", spec_.rates[i - 1]);
+    x = stretched(bent(x, block + "0"), block + "1.conv", spec_.rates[i - 1]);
     for (int64_t unit = 2, dilation = 1; unit < 5; ++unit, dilation *= 3) {
       const std::string in = str(block, unit);
-      const at::Tensor far = convolved(snake(x, in + ".act1"), in + ".conv1.conv", dilation);
-      x = x + convolved(snake(far, in + ".act2"), in + ".conv2.conv");
+      const at::Tensor far = convolved(bent(x, in + ".act1"), in + ".conv1.conv", dilation);
+      x = x + convolved(bent(far, in + ".act2"), in + ".conv2.conv");
     }
   }
   const size_t last = spec_.rates.size() + 1;
-  return convolved(snake(x, part(last)), part(last + 1) + ".conv").flatten().clamp(-1, 1);
+  return convolved(bent(x, part(last)), part(last + 1) + ".conv").flatten().clamp(-1, 1);
 }
 
 // Each moment sees itself and what was before it.
@@ -137,11 +136,8 @@ at::Tensor Vocoder::mixed(const at::Tensor& x_1CT, const std::string& name) cons
   return x_1CT + back_TC.t().unsqueeze(0);
 }
 
-// x + sin(a x)^2 / b, with a and b of each channel.
-at::Tensor Vocoder::snake(const at::Tensor& x_1CT, const std::string& name) const {
-  const auto of = [&](const char* which) { return parts_.bare(name + which).data.exp().unsqueeze(1); };
-  const at::Tensor wave = (x_1CT * of(".alpha")).sin_();
-  return x_1CT + wave.square_() / (of(".beta") + 1e-9);
+at::Tensor Vocoder::bent(const at::Tensor& x_1CT, const std::string& name) const {
+  return snake(x_1CT, parts_.bare(name + ".alpha").data, parts_.bare(name + ".beta").data);
 }
 
 }  // namespace apus

@@ -32,7 +32,7 @@ class Vocoder final : public SoundMaker {
                        int64_t groups = 1) const;
   at::Tensor stretched(const at::Tensor& x_1CT, const std::string& name, int64_t by) const;
   at::Tensor mixed(const at::Tensor& x_1CT, const std::string& name) const;
-  at::Tensor snake(const at::Tensor& x_1CT, const std::string& name) const;
+  at::Tensor bent(const at::Tensor& x_1CT, const std::string& name) const;
 
   const VocoderSpec spec_;
   Decoder layers_;

@@ -13,6 +13,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "models/speech/sound_parts.h"
 
 namespace apus {
 
@@ -49,12 +50,10 @@ class Waves {
                                 (kernel.size(2) - by) / 2);
   }
 
-  // x + sin(a x)^2 / b, with a and b of each channel, in time twice as fine.
+  // In time twice as fine.
   at::Tensor bent(const at::Tensor& x_1CT, const std::string& name) const {
-    const auto of = [&](const char* which) { return parts_.bare(spec_.name + name + which).data.exp().unsqueeze(1); };
-    const at::Tensor fine = finer(x_1CT);
-    const at::Tensor wave = (fine * of(".act.alpha")).sin_();
-    return coarser(fine + wave.square_() / (of(".act.beta") + 1e-9));
+    const auto of = [&](const char* which) -> const at::Tensor& { return parts_.bare(spec_.name + name + which).data; };
+    return coarser(snake(finer(x_1CT), of(".act.alpha"), of(".act.beta")));
   }
 
   at::Tensor through_net(const at::Tensor& x_1CT, const std::string& name,
