@@ -57,10 +57,17 @@ list(TRANSFORM APUS_HOST_FILES PREPEND ${CMAKE_SOURCE_DIR}/src/ OUTPUT_VARIABLE 
 
 include(EmbedAssets)
 apus_embed_assets(embedded_assets)
+# What is done once a run or once a request, not for each byte or token: a third less to compile at -O1.
+set(unhurried ${host_sources} ${host_extra})
+list(FILTER unhurried INCLUDE REGEX "/src/(abilities|algos|checkpoint|cli|doctor|environment|hub|models|parallel|plan|reward|serve|train)/")
+list(REMOVE_ITEM host_sources ${unhurried})
+list(REMOVE_ITEM host_extra ${unhurried})
+add_library(apus_unhurried OBJECT ${unhurried})
+target_compile_options(apus_unhurried PRIVATE $<$<CONFIG:Release>:-O1>)
 add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})
+target_sources(apus_host INTERFACE $<TARGET_OBJECTS:apus_unhurried>)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES
   COMPILE_OPTIONS "${APUS_LOOPS};-ffp-contract=off;-fno-math-errno;-fno-trapping-math" SKIP_PRECOMPILE_HEADERS ON)
-target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
 # Quantised numbers are the same bits everywhere: no a * b + c in one rounding.
 file(GLOB quantised CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/quant/*.cpp)
 set_source_files_properties(${quantised} PROPERTIES
@@ -68,26 +75,41 @@ set_source_files_properties(${quantised} PROPERTIES
 # Many files in one compilation, which takes a quarter of the time. Not the folders where a file is one of many alike and
 # names its parts as they do. cmake -DAPUS_UNITY=OFF is for who changes a file and builds again.
 option(APUS_UNITY "compile sources several at a time" ON)
+# Sixteen at a time of one folder of src/ (or tests/): a new file moves the others of its own folder only.
 function(apus_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${APUS_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${APUS_UNITY} UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    if(IS_ABSOLUTE ${source})
+      file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${source})
+    endif()
+    string(REGEX REPLACE "^([^/]+)/([^/]+)/.*" "\\1_\\2" folder ${path})
+    math(EXPR group "0${count_${folder}} / 16")
+    math(EXPR count_${folder} "0${count_${folder}} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+  endforeach()
 endfunction()
 file(GLOB alike CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/text/jinja/*.cpp)
 set_source_files_properties(${alike} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # Tables and searches of ggml's formats, and how families stand in GGUF files: each by itself.
 foreach(alone gguf/form gguf/ggml_grids gguf/ggml_read_iq gguf/ggml_write_iq4 gguf/ggml_write_k gguf/imatrix gguf/slice gguf/turns
-        gguf/words checkpoint/gguf_check checkpoint/gguf_sources checkpoint/attach nn/vera media/minicpm)
+        gguf/words guide/guide checkpoint/gguf_check checkpoint/gguf_sources checkpoint/attach nn/vera media/minicpm)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${alone}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
-apus_unity(apus_host)
 # What nearly every file includes is read once, which halves the time of a build. No header of our own: a compiler cache
 # looks past a changed comment and would hand out a precompiled header of another text, whose `#pragma once` then fails.
 set(host_prelude <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <sstream> <stdexcept> <string>
     <vector> <nlohmann/json.hpp>)
 set(heavy_prelude <ATen/core/Tensor.h> <ATen/TensorOperators.h>)
-target_precompile_headers(apus_host PRIVATE ${host_prelude})
-target_compile_definitions(apus_host PRIVATE APUS_VERSION="${PROJECT_VERSION}")
 # zlib and zstd behind openssl, whose static archives may need them: not every linker looks back.
-target_link_libraries(apus_host PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::openssl apus::zlib apus::zstd apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})
+foreach(part apus_host apus_unhurried)
+  target_include_directories(${part} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_precompile_headers(${part} PRIVATE ${host_prelude})
+  target_compile_definitions(${part} PRIVATE APUS_VERSION="${PROJECT_VERSION}")
+  apus_unity(${part})
+  target_link_libraries(${part} PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::openssl apus::zlib apus::zstd apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})
+endforeach()
 # Pictures of a format whose library is missing are refused.
 foreach(format jpeg png webp)
   string(TOUPPER ${format} upper)
@@ -125,7 +147,7 @@ endif()
 
 if(NOT APUS_HOST_ONLY)
   apus_sources(heavy_sources ${APUS_HEAVY_FOLDERS})
-  list(REMOVE_ITEM heavy_sources ${host_sources} ${host_extra})
+  list(REMOVE_ITEM heavy_sources ${host_sources} ${host_extra} ${unhurried})
   if(NOT APUS_TORCH_CUDA)
     list(FILTER heavy_sources EXCLUDE REGEX "/devices/cuda/")
   else()

@@ -10,6 +10,8 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Its garbage is not collected below half a gigabyte: a seventh of the time, for a fifth more memory.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
   # False warnings inside std::string: a precompiled header forgets which of its headers are the system's. And, where
   # several files are compiled as one, about classes of a .cpp that hold private ones.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds> $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>

@@ -18,12 +18,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string reason() { return std::strerror(errno); }
-
 int64_t size_of(int descriptor, const fs::path& path) {
   struct stat info {};
   const bool known = ::fstat(descriptor, &info) == 0;  // before the arguments of require(), which read errno
-  require(known, Fault::Io, path.string(), ": ", reason());
+  require(known, Fault::Io, path.string(), ": ", std::strerror(errno));
   require(!S_ISDIR(info.st_mode), Fault::Io, path.string(), " is a folder, a file is needed");
   return info.st_size;
 }
@@ -33,7 +31,7 @@ void write_all(int descriptor, const void* bytes, int64_t count, int64_t offset,
   while (count > 0) {
     const ssize_t done = ::pwrite(descriptor, p, static_cast<size_t>(count), offset);
     if (done < 0 && errno == EINTR) continue;
-    require(done > 0, Fault::Io, "cannot write ", path.string(), ": ", reason());
+    require(done > 0, Fault::Io, "cannot write ", path.string(), ": ", std::strerror(errno));
     p += done, count -= done, offset += done;
   }
 }
@@ -48,7 +46,7 @@ void sync_folder(const fs::path& file) {
 
 std::string read_file(const fs::path& path, int64_t limit) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", reason());
+  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", std::strerror(errno));
   const int64_t size = size_of(file.number(), path);
   require(size <= limit, Fault::Io, path.string(), " has ", size, " bytes, more than the ", limit, " allowed here");
   std::string text;
@@ -57,7 +55,7 @@ std::string read_file(const fs::path& path, int64_t limit) {
   for (;;) {  // pipes and /proc files report size 0, so read to the end
     const ssize_t got = ::read(file.number(), block, sizeof block);
     if (got < 0 && errno == EINTR) continue;
-    require(got >= 0, Fault::Io, "cannot read ", path.string(), ": ", reason());
+    require(got >= 0, Fault::Io, "cannot read ", path.string(), ": ", std::strerror(errno));
     if (got == 0) return text;
     text.append(block, static_cast<size_t>(got));
     require(static_cast<int64_t>(text.size()) <= limit, Fault::Io, path.string(), " is longer than the ", limit,
@@ -77,17 +75,17 @@ void make_writable_dir(const fs::path& dir) {
   require(!code, Fault::Io, "cannot create the folder ", dir.string(), ": ", code.message());
   const fs::path probe = dir / str(".apus-probe-", ::getpid());
   const Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  require(file.is_open(), Fault::Io, "cannot write into the folder ", dir.string(), ": ", reason());
+  require(file.is_open(), Fault::Io, "cannot write into the folder ", dir.string(), ": ", std::strerror(errno));
   ::unlink(probe.c_str());
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", reason());
+  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", std::strerror(errno));
   size_ = size_of(file.number(), path);
   if (size_ == 0) return;
   void* p = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.number(), 0);
-  require(p != MAP_FAILED, Fault::Io, "cannot map ", path.string(), ": ", reason());
+  require(p != MAP_FAILED, Fault::Io, "cannot map ", path.string(), ": ", std::strerror(errno));
   data_ = static_cast<const std::byte*>(p);
 }
 
@@ -120,7 +118,7 @@ void forget_mapped(const void* data, int64_t bytes) {
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path), partial_(path.string() + str(".partial-", ::getpid())) {
   descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  require(descriptor_ >= 0, Fault::Io, "cannot create ", partial_.string(), ": ", reason());
+  require(descriptor_ >= 0, Fault::Io, "cannot create ", partial_.string(), ": ", std::strerror(errno));
 }
 
 AtomicFile::~AtomicFile() {
@@ -140,10 +138,10 @@ void AtomicFile::write_at(int64_t offset, const void* bytes, int64_t count) {
 
 void AtomicFile::commit() {
   const bool synced = ::fsync(descriptor_) == 0;
-  require(synced, Fault::Io, "cannot sync ", partial_.string(), ": ", reason());
+  require(synced, Fault::Io, "cannot sync ", partial_.string(), ": ", std::strerror(errno));
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0 || ::rename(partial_.c_str(), path_.c_str()) != 0) {
-    const std::string why = reason();
+    const std::string why = std::strerror(errno);
     ::unlink(partial_.c_str());
     fail(Fault::Io, "cannot write ", path_.string(), ": ", why);
   }

@@ -18,13 +18,11 @@ namespace apus {
 namespace {
 constexpr size_t kBlock = 1 << 18;
 
-std::string reason() { return std::strerror(errno); }
-
 void write_all(int descriptor, std::string_view text, const std::string& path) {
   while (!text.empty()) {
     const ssize_t done = ::write(descriptor, text.data(), text.size());
     if (done < 0 && errno == EINTR) continue;
-    require(done > 0, Fault::Io, "cannot write ", path, ": ", reason());
+    require(done > 0, Fault::Io, "cannot write ", path, ": ", std::strerror(errno));
     text.remove_prefix(static_cast<size_t>(done));
   }
 }
@@ -32,7 +30,7 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
 
 LineReader::LineReader(const std::string& path, int64_t longest) : path_(path), longest_(longest) {
   descriptor_ = path == "-" ? ::dup(0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(descriptor_ >= 0, Fault::Io, "cannot open ", path, ": ", reason());
+  require(descriptor_ >= 0, Fault::Io, "cannot open ", path, ": ", std::strerror(errno));
   struct stat info {};
   const bool folder = ::fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode);
   if (folder) ::close(descriptor_);
@@ -52,7 +50,7 @@ bool LineReader::fill() {
   do got = ::read(descriptor_, buffer_.data() + before, kBlock);
   while (got < 0 && errno == EINTR);
   buffer_.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  require(got >= 0, Fault::Io, "cannot read ", path_, ": ", reason());
+  require(got >= 0, Fault::Io, "cannot read ", path_, ": ", std::strerror(errno));
   return got > 0;
 }
 
@@ -83,7 +81,7 @@ LineWriter::LineWriter(const std::string& path, Mode mode)
     descriptor_ =
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : O_TRUNC), 0666);
   }
-  require(descriptor_ >= 0, Fault::Io, "cannot write ", path_, ": ", reason());
+  require(descriptor_ >= 0, Fault::Io, "cannot write ", path_, ": ", std::strerror(errno));
 }
 
 LineWriter::~LineWriter() {
@@ -109,7 +107,7 @@ void LineWriter::close() {
   flush();
   const int descriptor = std::exchange(descriptor_, -1);
   const bool closed = ::close(descriptor) == 0;
-  require(closed, Fault::Io, "cannot write ", path_, ": ", reason());
+  require(closed, Fault::Io, "cannot write ", path_, ": ", std::strerror(errno));
 }
 
 int64_t keep_whole_lines(const std::string& path) {

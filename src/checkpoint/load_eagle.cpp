@@ -20,12 +20,6 @@ const TensorEntry* find(const TensorFolder& source, std::string name, std::strin
   }
   return nullptr;
 }
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t d : shape) text += (text.empty() ? "" : " x ") + std::to_string(d);
-  return text;
-}
 }  // namespace
 
 std::shared_ptr<const GuessHead> load_eagle(const std::filesystem::path& dir, const ModelShape& model,

@@ -53,8 +53,8 @@ std::vector<std::string> keys_only_in(const Json& a, const Json& b) {
 std::map<std::string, at::Tensor> state_slice(const RunState& state, int slice, int slices) {
   const auto& saved = state.optimizer_slices;
   if (static_cast<int>(saved.size()) == slices) return saved.at(static_cast<size_t>(slice));
-  require(state.optimizer.find("8bit") == std::string::npos, Fault::Usage, "the state of ", state.optimizer,
-          " lies in ", saved.size(), " slices, and its blocks of 256 elements cannot be divided among ", slices,
+  require(!state.optimizer.ends_with("bit"), Fault::Usage, "the state of ", state.optimizer, " lies in ", saved.size(),
+          " slices, and its blocks of elements cannot be divided among ", slices,
           " ranks: go on with as many ranks, or with --resume_only_model true");
   std::map<std::string, at::Tensor> mine;
   for (const auto& [name, first] : saved.at(0)) {

@@ -188,12 +188,6 @@ bool may_hold_stack(const OnDisk& stack, const LoadOptions& options) {
   return options.answers_only && stack.tensors[1].shape[2] * 32 == stack.param.full[2];
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> parts;
-  for (const int64_t d : shape) parts.push_back(std::to_string(d));
-  return "[" + join(parts) + "]";
-}
-
 bool is_number_of_a_weight(DiskType type) {
   return type == DiskType::F64 || type == DiskType::F32 || type == DiskType::F16 || type == DiskType::BF16 ||
          type == DiskType::F8E4M3 || type == DiskType::F8E5M2;
@@ -378,6 +372,12 @@ std::vector<std::string> quantised_tensors(const std::string& weight, const std:
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const int64_t d : shape) parts.push_back(std::to_string(d));
+  return "[" + join(parts) + "]";
+}
 
 UnreadTensors load_weights(Model& model, const TensorFolder& source, const LoadOptions& options) {
   Problems problems;

@@ -39,6 +39,8 @@ struct LoadOptions {
   std::function<void(const std::string& name, Param& p)> filled = {};
 };
 
+std::string shape_text(const std::vector<int64_t>& shape);  // [2, 3], for errors
+
 Json read_model_config(const std::filesystem::path& dir);  // config.json, checked to be an object
 
 // --torch_dtype, else the checkpoint's dtype, else float32. f16 on a device without f16 arithmetic becomes bf16 where

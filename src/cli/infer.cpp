@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/infer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -10,6 +11,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nearest.h"
 #include "checkpoint/checkpoint_digest.h"
 #include "cli/command.h"
 #include "cli/infer_client.h"
@@ -51,7 +53,8 @@ void InferOptions::fields(OptionTable& v) {
   v("write_batch_size", write_batch_size, "rows between writes of --result_path; -1: once, at the end").at_least(-1);
   v("metric", metric,
     "judge the answers by the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l "
-    "and bleu-4, Chinese by characters. Or by a reward program, as --reward_funcs takes it: external:PROGRAM")
+    "and bleu-4, Chinese by characters. Or by what judges answers for --reward_funcs: accuracy, anls, iou, ..., "
+    "external:PROGRAM")
       .common();
   v("infer_backend", infer_backend,
     "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are "
@@ -148,14 +151,17 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
 
 void check_metric(const InferOptions& o) {
   if (!o.metric || o.metric == "acc" || o.metric == "rouge") return;
-  require(is_program(*o.metric), Fault::Usage, "--metric ", *o.metric,
-          " is not possible. Allowed: acc, rouge, external:PROGRAM");
-  check_program(program_command(*o.metric), "--metric");
+  if (is_program(*o.metric)) return check_program(program_command(*o.metric), "--metric");
+  std::vector<std::string> names = {"acc", "rouge", "external:PROGRAM"};
+  for (const auto& [name, make] : Registry<MakeReward>::of().all())
+    if (!make(RewardOptions())->counts_tokens()) names.push_back(name);
+  require(std::find(names.begin(), names.end(), *o.metric) != names.end(), Fault::Usage, "--metric ", *o.metric,
+          " is not possible. Allowed: ", join(names));
 }
 
 // Of answers with the rows that asked for them; what the program has no opinion of counts nothing.
 RowBook::Judge judge_of(const InferOptions& o) {
-  if (!o.metric || !is_program(*o.metric)) return {};
+  if (!o.metric || *o.metric == "acc" || *o.metric == "rouge") return {};
   RewardOptions asked;
   asked.reward_funcs = {*o.metric};
   return [rewards = std::make_shared<Rewards>(asked)](const std::vector<RowBook::Judged>& answers) {

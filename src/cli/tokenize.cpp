@@ -224,10 +224,7 @@ Json RowTokenizer::of_text(const std::string& text, const std::vector<int32_t>& 
 void RowTokenizer::keep_media(const Row& row, const RowMedia& media) {
   if (dump_) dump_->add(row_, media, media_->processor());
   if (options_.show_media.empty()) return;
-  std::vector<ImageSize> sizes;
-  for (const RowMedium& medium : media)
-    if (medium.media.content->type == MediaType::Image) sizes.push_back(medium.size);
-  const std::vector<SeenBox> boxes = row_boxes(row, sizes);
+  const std::vector<SeenBox> boxes = row_boxes(row, image_sizes(media));
   size_t image = 0;
   for (const RowMedium& medium : media) {
     const std::vector<Image> views = media_->views(medium.source);

@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kMostCallsOfTurn = 16;
 
-class ToolUse final : public Episode {
+class LocalTools final : public Episode {
  public:
-  ToolUse(const Json& row, uint64_t) {
+  LocalTools(const Json& row, uint64_t) {
     const Json *tools = column(row, {"tools"}), *calls = column(row, {"calls"});
     require(tools && tools->is_array() && !tools->empty(), Fault::Data,
             "tools: the row's column 'tools' must list tools with their schemas");
@@ -60,7 +60,7 @@ class ToolUse final : public Episode {
   std::vector<bool> made_;
 };
 
-const RegisterEnvironment<ToolUse> tools_by_schema("tools");
+const RegisterEnvironment<LocalTools> tools_by_schema("tools");
 
 }  // namespace
 }  // namespace apus

@@ -9,23 +9,11 @@
 namespace apus {
 namespace {
 
-// The row's column "solution" (or "answer"), as text. Without one nothing can be judged.
-std::string solution_of(const RewardInput& answer) {
-  for (const char* name : {"solution", "answer", "ground_truth"}) {
-    const auto found = answer.row ? answer.row->find(name) : Json::const_iterator();
-    if (!answer.row || found == answer.row->end() || found->is_null()) continue;
-    return found->is_string() ? found->get<std::string>() : json_text(*found);
-  }
-  fail(Fault::Data, "the reward accuracy compares answers with the column 'solution', and the row has none: ",
-       answer.row ? json_text(*answer.row).substr(0, 200) : "no row",
-       ". Rename the column that holds it: --columns '{\"its name\": \"solution\"}'");
-}
-
 class Accuracy final : public SingleReward {
  public:
   explicit Accuracy(const RewardOptions&) {}
   double one(const RewardInput& answer) const override {
-    return same_math_answer(answer.completion, solution_of(answer)) ? 1 : 0;
+    return same_math_answer(answer.completion, solution_of(answer, "accuracy")) ? 1 : 0;
   }
 };
 
@@ -35,12 +23,13 @@ class CosineAccuracy final : public SingleReward {
   explicit CosineAccuracy(const RewardOptions& o)
       : o_(o), longest_(static_cast<double>(o.cosine_max_len.value_or(o.max_completion_length))) {}
   double one(const RewardInput& answer) const override {
-    const bool right = same_math_answer(answer.completion, solution_of(answer));
+    const bool right = same_math_answer(answer.completion, solution_of(answer, "cosine"));
     const double at_start = right ? o_.cosine_min_len_value_correct : o_.cosine_min_len_value_wrong,
                  at_end = right ? o_.cosine_max_len_value_correct : o_.cosine_max_len_value_wrong;
     const double share = std::min(1.0, static_cast<double>(answer.tokens.size()) / longest_);
     return at_start + (at_end - at_start) * (1 - std::cos(M_PI * share)) / 2;
   }
+  bool counts_tokens() const override { return true; }
 
  private:
   const RewardOptions o_;

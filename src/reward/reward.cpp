@@ -51,6 +51,17 @@ void in_parallel(size_t count, size_t threads, const std::function<void(size_t)>
   if (failure) std::rethrow_exception(failure);
 }
 
+std::string solution_of(const RewardInput& answer, const char* reward) {
+  for (const char* name : {"solution", "answer", "ground_truth"}) {
+    const auto found = answer.row ? answer.row->find(name) : Json::const_iterator();
+    if (!answer.row || found == answer.row->end() || found->is_null()) continue;
+    return found->is_string() ? found->get<std::string>() : json_text(*found);
+  }
+  fail(Fault::Data, "the reward ", reward, " compares answers with the column 'solution', and the row has none: ",
+       answer.row ? json_text(*answer.row).substr(0, 200) : "no row",
+       ". Rename the column that holds it: --columns '{\"its name\": \"solution\"}'");
+}
+
 std::vector<double> SingleReward::score(const std::vector<RewardInput>& answers) {
   std::vector<double> out(answers.size());
   const size_t threads = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()),

@@ -34,6 +34,8 @@ class Reward {
   virtual std::vector<double> score(const std::vector<RewardInput>& answers) = 0;
   // What it says of an answer depends on no other one: it may be asked of parts of a round.
   virtual bool judges_alone() const { return false; }
+  // It counts the answer's tokens: an answer that is text alone means nothing to it.
+  virtual bool counts_tokens() const { return false; }
   // Answers of a round whose others are still drawn, in their order; score() of the whole round follows, or forget().
   virtual void hear(const std::vector<RewardInput>& /*answers*/) {}
   virtual void forget() {}
@@ -49,6 +51,9 @@ class SingleReward : public Reward {
 
 // Calls work(i) for all i below count, on several threads; the first exception is the caller's.
 void in_parallel(size_t count, size_t threads, const std::function<void(size_t)>& work);
+
+// The row's column "solution" (or "answer", "ground_truth"), as text. Without one `reward` cannot judge: Fault::Data.
+std::string solution_of(const RewardInput& answer, const char* reward);
 
 using MakeReward = std::function<std::unique_ptr<Reward>(const RewardOptions&)>;
 template <class R>

@@ -45,7 +45,7 @@ std::string said_before_observation(const std::string& text) {
   return said;
 }
 
-std::vector<std::string> words_of(std::string text) {
+std::vector<std::string> answer_words(std::string text) {
   std::replace(text.begin(), text.end(), '.', ' ');
   std::istringstream in(text);
   std::vector<std::string> words;
@@ -55,7 +55,7 @@ std::vector<std::string> words_of(std::string text) {
 
 // ROUGE-L: twice the longest common sequence of words over all words.
 double rouge_l(const std::string& left, const std::string& right) {
-  const std::vector<std::string> a = words_of(left), b = words_of(right);
+  const std::vector<std::string> a = answer_words(left), b = answer_words(right);
   if (a.empty() || b.empty()) return 0;
   std::vector<size_t> longest(b.size() + 1, 0);  // for the words of `a` so far, and each beginning of `b`
   for (const std::string& word : a) {

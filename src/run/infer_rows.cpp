@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "data/encode/grounding.h"
 #include "data/results/row_book.h"
 #include "device/agree.h"
 #include "run/answer_sounds.h"
@@ -38,6 +39,7 @@ class RowRun {
     Question question;
     InferAnswer answer;
     int64_t request = 0, prompt_tokens = 0;
+    std::vector<ImageSize> images = {};
     SpokenText spoken = {};  // where it is to be heard
   };
   // What the engine's thread and this one share; the engine may still hold it when this object is gone.
@@ -89,12 +91,12 @@ void RowRun::launch() {
   const Origin origin = flight->question.origin;
   EngineRequest request;
   try {
-    set_question(request, in_,
-                 {.messages = &r["messages"],
-                  .tools = part("tools"),
-                  .documents = part("documents"),
-                  .kwargs = part("chat_template_kwargs")},
-                 {r, origin});
+    flight->images = set_question(request, in_,
+                                  {.messages = &r["messages"],
+                                   .tools = part("tools"),
+                                   .documents = part("documents"),
+                                   .kwargs = part("chat_template_kwargs")},
+                                  {r, origin}, &flight->question.label);
     flight->prompt_tokens = static_cast<int64_t>(request.prompt.size());
     if (sounds_.wanted()) flight->spoken = {request.prompt, {}, request.media};
     request.sampling = sampling_;
@@ -157,6 +159,9 @@ void RowRun::land(int64_t row, const StopFlag& stop) {
     more["spoken"] =
         sounds_.keep(std::to_string(row), flight->spoken, sampling_.seed + static_cast<uint64_t>(row), stop);
   }
+  if (flight->images.size() == 1 && !flight->question.row.contains("boxes"))
+    if (const auto boxes = pixel_boxes(answer.text(), flight->images[0], in_.media->processor()); !boxes.empty())
+      more["boxes"] = boxes;
   book_.answer(row, flight->question,
                {.response = o_.prompt.response_prefix + answer.text(),
                 .logprobs = o_.answers.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs)

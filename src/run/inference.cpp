@@ -308,22 +308,28 @@ void tell_drafts(const EngineStats& before, const EngineStats& s, double seconds
            std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-3)), " token/s");
 }
 
-void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row) {
+std::vector<ImageSize> set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row,
+                                    std::optional<std::string>* label) {
   const bool media = std::any_of(kMediaKinds.begin(), kMediaKinds.end(), [&](const MediaKind& kind) {
     return row.value.contains(kind.column) && !row.value[kind.column].empty();
   });
   if (!media) {
     request.prompt = in.chat->prompt(chat);
-    return;
+    return {};
   }
   require(in.media != nullptr, Fault::Data, "the row has images, videos or sounds, and this model reads text only");
   Json shown = with_media_tags(row, *chat.messages, [](const std::string& remark) { log_warning(remark); });
+  const bool labelled = label != nullptr && label->has_value();
+  if (labelled) shown.push_back({{"role", "assistant"}, {"content", **label}});
   RowMedia prepared = in.media->read(row, shown);
+  if (labelled) *label = shown.back()["content"].get<std::string>(), shown.erase(shown.size() - 1);
+  const std::vector<ImageSize> sizes = image_sizes(prepared);
   chat.messages = &shown;
   Sample sample;
   sample.ids = in.chat->prompt(chat), sample.trained.assign(sample.ids.size(), 0);
   place_media(sample, std::move(prepared), row.origin);
   request.prompt = std::move(sample.ids), request.media = std::move(sample.media);
+  return sizes;
 }
 
 std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_of(const ModelOptions& model,

@@ -72,8 +72,10 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
 // How many guesses were right, where any were made (--num_speculative_tokens), and how fast the answers came.
 void tell_drafts(const EngineStats& before, const EngineStats& after, double seconds);
 
-// Prompt and media of a request: the question of a row with its images, videos and sounds.
-void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row);
+// Prompt and media of a request: the question of a row with its images, videos and sounds. Gives the sizes of the
+// images. The boxes of `label`, the row's own answer, are said in it as the model says them.
+std::vector<ImageSize> set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row,
+                                    std::optional<std::string>* label = nullptr);
 
 // The numbers of texts, from their last tokens' hidden states [R, D]: scores, or by how much `yes` is likelier than
 // `no`; null where the states themselves are wanted, or words.

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kDeepest = 6;              // folders below the root
-constexpr size_t kMostRuns = 2000;       // of a page
-constexpr int64_t kMostBytes = 4 << 20;  // of one answer
+constexpr int kDeepest = 6;                 // folders below the root
+constexpr size_t kMostRuns = 2000;          // of a page
+constexpr int64_t kMostOfAnswer = 4 << 20;  // of one answer
 constexpr int64_t kMostArguments = 16 << 20;
 constexpr const char* kLog = "logging.jsonl";
 
@@ -114,7 +114,7 @@ Json board_lines(const fs::path& file, int64_t from) {
   std::ifstream in(file, std::ios::binary);
   const int64_t size = size_of(file);
   from = std::clamp<int64_t>(from, 0, size);
-  std::string text(static_cast<size_t>(std::min(size - from, kMostBytes)), '\0');
+  std::string text(static_cast<size_t>(std::min(size - from, kMostOfAnswer)), '\0');
   in.seekg(from);
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
@@ -124,7 +124,7 @@ Json board_lines(const fs::path& file, int64_t from) {
     Json line = Json::parse(text.substr(begin, end - begin), nullptr, false);
     if (!line.is_discarded()) lines.push_back(std::move(line));
   }
-  const bool too_long = begin == 0 && static_cast<int64_t>(text.size()) == kMostBytes;  // a line beyond all measure
+  const bool too_long = begin == 0 && static_cast<int64_t>(text.size()) == kMostOfAnswer;  // a line beyond all measure
   return {{"lines", std::move(lines)}, {"next", from + static_cast<int64_t>(too_long ? text.size() : begin)}};
 }
 
@@ -144,7 +144,7 @@ HttpAnswer Board::answer(const HttpCall& call) const {
   const int64_t from = std::strtoll(query_value(call.query, "from").c_str(), nullptr, 10);
   if (call.path == "/lines") return json_answer(board_lines(run->folder / kLog, from));
   const fs::path samples = run->folder / "completions.jsonl";
-  return json_answer(board_lines(samples, std::max<int64_t>(from, size_of(samples) - kMostBytes / 8)));
+  return json_answer(board_lines(samples, std::max<int64_t>(from, size_of(samples) - kMostOfAnswer / 8)));
 }
 
 void Board::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) {

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = ChatDelta::Kind;
 
-int64_t nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
+int64_t duration_ns(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
 
 // Either form: what pieces have in common.
 class OllamaAnswer : public AnswerWriter {
@@ -59,12 +59,12 @@ class OllamaAnswer : public AnswerWriter {
     Json out = line(words);
     out.update({{"done", true},
                 {"done_reason", reason_},
-                {"total_duration", nanoseconds(all)},
+                {"total_duration", duration_ns(all)},
                 {"load_duration", 0},
                 {"prompt_eval_count", usage.prompt},
-                {"prompt_eval_duration", nanoseconds(prompt)},
+                {"prompt_eval_duration", duration_ns(prompt)},
                 {"eval_count", usage.completion},
-                {"eval_duration", nanoseconds(all - prompt)}});
+                {"eval_duration", duration_ns(all - prompt)}});
     return out;
   }
 

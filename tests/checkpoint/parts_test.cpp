@@ -274,8 +274,10 @@ TEST(Parts, OfAnOptimizersStateAreThoseOfAnyRanks) {
       EXPECT_EQ(state.optimizer_slices[static_cast<size_t>(r)].at("w/exp_avg").size(0), part_of(7, r, ranks).size);
   }
   EXPECT_TRUE(at::equal(state.optimizer_slices[0].at("b/exp_avg"), whole.at("b/exp_avg")));
-  state.optimizer = "adamw_8bit";
-  test::expect_says(test::refusal(Fault::Usage, [&] { state_slice(state, 0, 2); }), "as many ranks");
+  for (const char* narrow : {"adamw_8bit", "adamw_4bit"}) {
+    state.optimizer = narrow;
+    test::expect_says(test::refusal(Fault::Usage, [&] { state_slice(state, 0, 2); }), "as many ranks");
+  }
 }
 
 // The second half of a table is cut off after the file was opened: to touch it would be a bus error.

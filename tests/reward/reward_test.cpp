@@ -41,6 +41,36 @@ TEST(Reward, OfTheForm) {
   EXPECT_EQ(one("react_format", "<think>a</think> Action: f"), 0);
 }
 
+TEST(Reward, OfBoxesByWhatTheyShare) {
+  const auto iou = [](const std::string& text, const std::string& solution) {
+    const Json row = {{"solution", solution}};
+    return one("iou", text, {}, 3, &row);
+  };
+  EXPECT_EQ(iou("[0, 0, 10, 10]", "(0,0),(10,10)"), 1);
+  EXPECT_NEAR(iou("It is at <|box_start|>(5,0),(15,10)<|box_end|>.", "[0, 0, 10, 10]"), 1.0 / 3, 1e-12);
+  EXPECT_EQ(iou("[0, 0, 10, 10] or [0, 0, 10, 10]", "[0, 0, 10, 10]"), 0.5);  // one guess too many
+  EXPECT_EQ(iou("[[0,0,10,10],[20,0,30,10]]", R"([{"bbox_2d": [20, 0, 30, 10]}, {"bbox_2d": [0, 0, 10, 10]}])"), 1);
+  EXPECT_EQ(iou("nowhere", "[0, 0, 10, 10]"), 0);
+  EXPECT_EQ(iou("[0, 0, 0, 0]", "[0, 0, 10, 10]"), 0);
+  EXPECT_EQ(iou("[10, 10, 0, 0]", "[0, 0, 10, 10]"), 1);      // corners in any order
+  EXPECT_EQ(iou("[0, 0, 10, 10]", "not in the picture"), 0);  // no opinion counts nothing
+  EXPECT_THROW(one("iou", "[0, 0, 1, 1]"), Error);
+}
+
+TEST(Reward, OfLettersThatWereRead) {
+  const auto anls = [](const std::string& text, const Json& solution) {
+    const Json row = {{"solution", solution}};
+    return one("anls", text, {}, 3, &row);
+  };
+  EXPECT_EQ(anls(" Total: 12 ", "total: 12"), 1);
+  EXPECT_NEAR(anls("1Z.50", "12.50"), 0.8, 1e-12);
+  EXPECT_EQ(anls("abcd", "abxy"), 0);                        // half of it is wrong
+  EXPECT_NEAR(anls("caf\u00e9s", "CAF\u00c9"), 0.8, 1e-12);  // letters, not bytes
+  EXPECT_EQ(anls("second", Json::array({"first", "Second"})), 1);
+  EXPECT_EQ(anls("\xff\xfe", "a"), 0);
+  EXPECT_EQ(anls("", ""), 1);
+}
+
 // OVL.
 TEST(Reward, OfALengthNearItsEnd) {
   RewardOptions o;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three updates of four numbers, as the original implementations make them: torch 2.15 (Adagrad, RMSprop), optimi
 // (Lion, StableAdamW), bitsandbytes' reference (AdEMAMix), galore_torch 1.0, apollo_torch 1.0.3, schedulefree 1.4.1,
-// pytorch_optimizer 4.1 (SOAP).
+// pytorch_optimizer 4.1 (SOAP), torchao 0.18 (AdamW in 4 bits).
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +32,35 @@ Arguments galore(const std::string& type) {
 }
 Arguments apollo(const std::string& scale) {
   return {{"rank", "1"}, {"update_proj_gap", "2"}, {"scale", "4"}, {"proj", "svd"}, {"scale_type", scale}};
+}
+
+// Five updates of 32 x 128 numbers; `after`: of some of them.
+TEST(OptimizerNumbers, FourBitsAreTheOriginals) {
+  const std::map<int64_t, double> after = {{0, -0.8605554},    {1, -0.8755766},  {100, -0.7671928}, {777, -0.6063434},
+                                           {2048, -0.0106431}, {4000, 0.846404}, {4095, 0.836329}};
+  const at::Tensor i = at::arange(4096, at::kFloat);
+  const auto updated = [&](int64_t numbers, const OptimizerSpec& spec, at::ScalarType type) {
+    NamedParam p{"p", at::linspace(-1, 1, 4096).sin().narrow(0, 0, numbers).to(golden::device(), type)};
+    const auto optimizer = make_optimizer(spec, {{.name = "all", .lr = 0.01, .weight_decay = 0.1, .params = {p}}});
+    for (int64_t s = 0; s < 5; ++s) {
+      const at::Tensor g = (i * 0.37 + s).sin() * (i * (0.011 * static_cast<double>(s + 1))).cos() * 0.1;
+      p.tensor.mutable_grad() = g.narrow(0, 0, numbers).to(golden::device(), type);
+      optimizer->step(1, 1);
+    }
+    return p.tensor.to(at::kCPU, at::kFloat);
+  };
+  OptimizerSpec spec{.kind = "adamw_torch_4bit", .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+  const at::Tensor now = updated(4096, spec, at::kFloat);
+  for (const auto& [place, value] : after) EXPECT_NEAR(now[place].item<double>(), value, 1e-5) << place;
+  EXPECT_NEAR(now.sum().item<double>(), -0.4893618, 1e-3);
+  // A last block that is not full is what it is in a longer row; an odd number of elements.
+  EXPECT_LT((updated(4001, spec, at::kFloat).narrow(0, 0, 3968) - now.narrow(0, 0, 3968)).abs().max().item<double>(),
+            1e-6);
+  // Of bf16 weights, with and without an f32 copy, it goes the same way.
+  for (const Rounding rounding : {Rounding::Master, Rounding::Stochastic}) {
+    spec.rounding = rounding;
+    EXPECT_LT((updated(4096, spec, at::kBFloat16) - now).abs().mean().item<double>(), 4e-3);
+  }
 }
 
 TEST(OptimizerNumbers, AreTheOriginals) {

@@ -91,6 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Variant{"f32", at::kFloat, {}, false}, Variant{"bf16_master", at::kBFloat16, {}, false},
                       Variant{"bf16_stochastic", at::kBFloat16, {.rounding = Rounding::Stochastic}, false},
                       Variant{"eight_bit", at::kBFloat16, {.kind = "adamw_8bit"}, false},
+                      Variant{"four_bit", at::kBFloat16, {.kind = "adamw_4bit"}, false},
                       Variant{"adafactor", at::kFloat, {.kind = "adafactor"}, false},
                       Variant{"sgd", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, false},
                       Variant{"muon", at::kFloat, {.kind = "muon"}, false}, Variant{"lora", at::kFloat, {}, true},

@@ -148,10 +148,15 @@ Sample Encoder::encode_prompt(const Row& row) const {
                      str("this model reads text only, and the row has ", kind.column,
                          "; take the column away or choose a model that reads ", kind.column));
   Sample sample;
+  Json columns = row.value;
   try {
     Row shown = row;
     RowMedia media;
     if (has_media(row)) media = read_media(row, shown.value["messages"]);
+    // Rewards compare boxes with those of the row's own answer, which are said here as the model says them.
+    if (const Json& last = shown.value["messages"].back();
+        row.value.contains("objects") && !row.value.contains("solution") && last["role"] == "assistant")
+      columns["solution"] = last["content"];
     sample.ids = tokenizer_->encode(prompt_text(shown), !options_.use_chat_template);
     sample.trained.assign(sample.ids.size(), 0);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);
@@ -174,7 +179,7 @@ Sample Encoder::encode_prompt(const Row& row) const {
     remark_cut_beginning(row);
   }
   sample.trained.assign(sample.ids.size(), 0);
-  sample.row = json_text(row.value);
+  sample.row = json_text(columns);
   return sample;
 }
 

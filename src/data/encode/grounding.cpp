@@ -30,6 +30,11 @@ const Json& list_of(const Json& objects, const char* name) {
   return found != objects.end() && found->is_array() ? *found : none;
 }
 
+// How many steps the sides of a picture have, which boxes are counted in.
+ImageSize steps_of(ImageSize size, const MediaProcessor& processor) {
+  return processor.boxes().thousandths ? ImageSize{1000, 1000} : processor.seen_size(size);
+}
+
 }  // namespace
 
 std::vector<SeenBox> row_boxes(const Row& row, const std::vector<ImageSize>& sizes) {
@@ -71,7 +76,7 @@ std::vector<SeenBox> row_boxes(const Row& row, const std::vector<ImageSize>& siz
 
 std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& processor) {
   const BoxForm form = processor.boxes();
-  const ImageSize seen = form.thousandths ? ImageSize{1000, 1000} : processor.seen_size(size);
+  const ImageSize seen = steps_of(size, processor);
   const auto number = [&](size_t side) {
     const auto whole = static_cast<double>(side % 2 == 0 ? seen.width : seen.height);
     return static_cast<int64_t>(std::nearbyint(box.sides[side] * whole));  // halves to the even one
@@ -81,6 +86,23 @@ std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& p
   };
   const std::string corners = box.point ? corner(0) : str(corner(0), form.pairs ? "," : ", ", corner(2));
   return form.open + corners + form.close;
+}
+
+std::vector<Box> pixel_boxes(const std::string& answer, ImageSize size, const MediaProcessor& processor) {
+  const ImageSize steps = steps_of(size, processor);
+  std::vector<Box> out;
+  for (const Box& said : said_boxes(answer)) {
+    Box box;
+    for (size_t k = 0; k < 4; ++k) {
+      const auto whole = static_cast<double>(k % 2 == 0 ? size.width : size.height);
+      const auto counted = static_cast<double>(k % 2 == 0 ? steps.width : steps.height);
+      const size_t other = (k + 2) % 4;
+      const double side = k < 2 ? std::min(said[k], said[other]) : std::max(said[k], said[other]);
+      box[k] = std::clamp(std::nearbyint(side / counted * whole), 0.0, whole);
+    }
+    if (box[0] < box[2] && box[1] < box[3]) out.push_back(box);
+  }
+  return out;
 }
 
 void put_objects(const Row& row, Json& messages, const std::vector<ImageSize>& sizes, const MediaProcessor& processor,

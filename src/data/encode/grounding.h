@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/boxes.h"
 #include "base/json.h"
 #include "data/rows/row.h"
 #include "media/processor.h"
@@ -28,6 +29,10 @@ std::vector<SeenBox> row_boxes(const Row& row, const std::vector<ImageSize>& siz
 
 // The box's text. `size`: of its picture.
 std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& processor);
+
+// The boxes of an answer, in pixels of the picture's file: left, top, right, bottom, within it. What has no area there
+// is left out.
+std::vector<Box> pixel_boxes(const std::string& answer, ImageSize size, const MediaProcessor& processor);
 
 // Puts the names and boxes of a row into its messages. RowError where there are more tags than entries. `remark` is
 // told of boxes that were cut.

@@ -187,11 +187,17 @@ MadeMedium MediaReader::made_of(MediaType type, const Json& entry) const {
   }
 }
 
+std::vector<ImageSize> image_sizes(const RowMedia& media) {
+  std::vector<ImageSize> sizes;
+  for (const RowMedium& medium : media)
+    if (medium.media.content->type == MediaType::Image) sizes.push_back(medium.size);
+  return sizes;
+}
+
 RowMedia MediaReader::read(const Row& row, Json& messages,
                            const std::function<void(const std::string&)>& remark) const {
   check_media_readable(row.value, root_, row.origin);
   RowMedia out;
-  std::vector<ImageSize> sizes;
   const int64_t among = row.value.contains("images") ? std::ssize(row.value["images"]) : 0;
   each_tag(row, messages, [&](size_t kind, size_t number) {
     const char* column = kMediaKinds[kind].column;
@@ -201,7 +207,6 @@ RowMedia MediaReader::read(const Row& row, Json& messages,
       Json source = {{"type", kMediaKinds[kind].name}, {"entry", entry}};
       if (kTypes[kind] == MediaType::Image && processor_->sees_from_afar(among)) source["among"] = among;
       MadeMedium made = prepared(kTypes[kind], entry, among);
-      if (kTypes[kind] == MediaType::Image) sizes.push_back(made.size);
       out.push_back({std::move(made.media), json_text(source), key, made.size});
     } catch (const RowError&) {
       throw;
@@ -211,7 +216,7 @@ RowMedia MediaReader::read(const Row& row, Json& messages,
     }
     return processor_->counted(out.back().media.text, number);
   });
-  put_objects(row, messages, sizes, *processor_, remark);
+  put_objects(row, messages, image_sizes(out), *processor_, remark);
   return out;
 }
 

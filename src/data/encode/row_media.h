@@ -24,6 +24,7 @@ struct RowMedium {
   ImageSize size;      // of an image, as its file has it
 };
 using RowMedia = std::vector<RowMedium>;
+std::vector<ImageSize> image_sizes(const RowMedia& media);
 
 class MediaReader {
  public:

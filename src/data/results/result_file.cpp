@@ -26,7 +26,8 @@ bool is_stream(const std::string& path) {
 
 std::string row_key(const Json& record) {
   Json row = record;
-  for (const char* added : {"response", "labels", "logprobs", "logits", "probabilities", "spoken"}) row.erase(added);
+  for (const char* added : {"response", "labels", "logprobs", "logits", "probabilities", "spoken", "boxes"})
+    row.erase(added);
   if (const auto m = row.find("messages"); m != row.end() && m->is_array() && !m->empty()) m->erase(m->size() - 1);
   return json_text(row);
 }

@@ -12,7 +12,7 @@ namespace apus {
 namespace {
 using PartKind = TowerPart::Kind;
 
-DecoderSpec read_talker(const Config& c) {
+DecoderSpec read_flow_talker(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .ffn = 18944, .head_dim = 128});
   spec.attention.qkv_bias = true;
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
@@ -153,7 +153,7 @@ std::shared_ptr<const SpeechSpec> read_flow_speech(const Config& whole) {
                flow = part_of(sound, "dit_config");
   auto spec = std::make_shared<SpeechSpec>();
   spec->reads_chat = true, spec->codes = 1;
-  spec->talker = read_talker(c);
+  spec->talker = read_flow_talker(c);
   spec->text_width = c.integer("embedding_size", 3584);
   spec->first_top_p = 0.8, spec->first_top_k = 40;
   const int64_t words = spec->talker.shape.vocab, hidden = spec->talker.shape.hidden;

@@ -29,7 +29,7 @@ struct OptimizerInfo {
   // f32 tensors that an update makes, of the size of the largest parameter. Fused: not even the gradient is widened.
   double temporaries = 1;
   bool fused = false;
-  // Its moments are in 8 bits.
+  // Its moments are in 8 or 4 bits.
   bool narrow = false;
   // An update of a weight depends on the others of its matrix.
   bool whole_matrices = false;

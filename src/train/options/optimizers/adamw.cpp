@@ -18,5 +18,13 @@ const RegisterOptimizerInfo adamw_8bit("adamw_8bit",
                                         .temporaries = 0,
                                         .fused = true,
                                         .narrow = true});
+// Half a byte each, and two f32 scales for each 128 of them.
+const RegisterOptimizerInfo adamw_4bit("adamw_4bit", {.summary = "the same, moments in 4 bits",
+                                                      .names = {"adamw_torch_4bit"},
+                                                      .of_matrices = 1 + 8.0 / 128,
+                                                      .of_others = 1 + 8.0 / 128,
+                                                      .temporaries = 0,
+                                                      .fused = true,
+                                                      .narrow = true});
 }  // namespace
 }  // namespace apus
