@@ -46,9 +46,7 @@ class Rules {
   std::string type() const { return c_.model ? c_.model->type : ""; }
 
   // Processes that share out the heads of attention.
-  int64_t head_sharers() const {
-    return c_.tensor * token_sharers(c_.model->sharing, c_.tokens, c_.tensor).heads;
-  }
+  int64_t head_sharers() const { return c_.tensor * token_sharers(c_.model->sharing, c_.tokens, c_.tensor).heads; }
 
   // Each process holds some of the matrices, experts or layers.
   void parts() {

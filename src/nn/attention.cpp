@@ -355,8 +355,8 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
       ops::store_kv(now.k_TKH, more > 0 ? at::constant_pad_nd(now.v_TKH, {0, more}) : now.v_TKH, k_cache, v_cache,
                     s.slot);
     const at::Tensor y_TNH = with_runs(
-        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule(s)), now,
-        s);
+        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule(s)),
+        now, s);
     return more > 0 ? y_TNH.narrow(2, 0, now.v_TKH.size(2)) : y_TNH;
   }
   return with_runs(over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(s), s), now, s);

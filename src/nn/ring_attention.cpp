@@ -217,8 +217,7 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
     ops::AttentionRule rule = around.rule;
     rule.sinks_N = x[5];
     const auto d = gradient_around(grad[0].contiguous(), x[0], x[1], x[2], whole, rule, *around.ring);
-    const at::Tensor dsinks =
-        ops::requires_grad(x[5]) ? ops::sinks_gradient(grad[0], whole, x[5]) : at::Tensor();
+    const at::Tensor dsinks = ops::requires_grad(x[5]) ? ops::sinks_gradient(grad[0], whole, x[5]) : at::Tensor();
     return {d.q_TNH, d.k_TKH, d.v_TKH, dsinks, at::Tensor(), at::Tensor()};
   }
 };

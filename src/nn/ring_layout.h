@@ -17,9 +17,9 @@ struct TokenRun {
   Range rows() const { return {row, size}; }
 };
 
-// Each sequence is cut into twice as many pieces as there are ranks, and the i-th rank takes the i-th one from the front
-// and the i-th from the back: of a token, which looks at all before it, each rank has as much to do. Pieces of short
-// sequences may be empty, and are left out.
+// Each sequence is cut into twice as many pieces as there are ranks, and the i-th rank takes the i-th one from the
+// front and the i-th from the back: of a token, which looks at all before it, each rank has as much to do. Pieces of
+// short sequences may be empty, and are left out.
 std::vector<TokenRun> zigzag(const std::vector<int32_t>& lengths, int rank, int ranks);
 int64_t tokens_of(const std::vector<TokenRun>& runs);
 

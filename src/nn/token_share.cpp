@@ -144,8 +144,7 @@ at::Tensor TokenShare::own_labels(const at::Tensor& label_T) const {
 at::Tensor TokenShare::summed(const at::Tensor& x) const { return collective::all_reduce(x, ranks_); }
 
 TokenShare::Places TokenShare::places(const at::Tensor& row_R) const {
-  const at::Tensor place_R =
-      (ring_ ? at::index_select(place_T_.to(row_R.device()), 0, row_R) : row_R) - own().begin;
+  const at::Tensor place_R = (ring_ ? at::index_select(place_T_.to(row_R.device()), 0, row_R) : row_R) - own().begin;
   const at::Tensor which = at::nonzero(place_R.ge(0).logical_and(place_R.lt(own().size))).flatten();
   return {which, at::index_select(place_R, 0, which)};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens of a forward pass, shared out among ranks that read the same rows. Each runs its own tokens through
-// everything that looks at one token at a time. Attention looks at whole sequences, and there are two ways to that: some
-// ranks share out its heads, which they exchange for tokens before it and exchange back behind it (Ulysses); and groups
-// of such ranks let keys and values go round (nn/ring_attention.h).
+// everything that looks at one token at a time. Attention looks at whole sequences, and there are two ways to that:
+// some ranks share out its heads, which they exchange for tokens before it and exchange back behind it (Ulysses); and
+// groups of such ranks let keys and values go round (nn/ring_attention.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

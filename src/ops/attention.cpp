@@ -337,6 +337,15 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
       "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_q, Tensor cu_k, "
       "int max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> (Tensor, Tensor, "
       "Tensor)");
+  // The same of some of the keys that queries see: lse is [N, T] on every device, whatever it keeps for its own
+  // gradient, and the gradient takes that of all keys together.
+  m.def(
+      "attention_part(Tensor q, Tensor k, Tensor v, Tensor cu_q, Tensor cu_k, int max_q, int max_k, float scale, bool "
+      "causal, int window, float softcap, Tensor? sinks) -> (Tensor, Tensor)");
+  m.def(
+      "attention_part_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_q, Tensor "
+      "cu_k, int max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> (Tensor, "
+      "Tensor, Tensor)");
   m.def(
       "paged_attention(Tensor q, Tensor k_cache, Tensor v_cache, Tensor cu_q, Tensor cu_k, Tensor block_table, int "
       "max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> Tensor");
@@ -344,11 +353,15 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("attention", apus::ops::forward);
   m.impl("attention_backward", apus::ops::backward);
+  m.impl("attention_part", apus::ops::forward);
+  m.impl("attention_part_backward", apus::ops::backward);
   m.impl("paged_attention", apus::ops::paged);
 }
 TORCH_LIBRARY_IMPL(apus, Meta, m) {
   m.impl("attention", apus::ops::forward_shape);
   m.impl("attention_backward", apus::ops::backward_shape);
+  m.impl("attention_part", apus::ops::forward_shape);
+  m.impl("attention_part_backward", apus::ops::backward_shape);
   m.impl("paged_attention", apus::ops::paged_shape);
 }
 TORCH_LIBRARY_IMPL(apus, Autograd, m) { m.impl("attention", apus::ops::attention_autograd); }

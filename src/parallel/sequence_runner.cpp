@@ -15,7 +15,8 @@ namespace apus {
 void SequenceRunner::prepare(const Inputs& in, Step& s) {
   inner_->prepare(in, s);
   now_ = nullptr;
-  if (!s.cache && alone_.expired()) now_ = std::make_shared<const TokenShare>(ranks_, s.length_q, groups_, in.id_T.device());
+  if (!s.cache && alone_.expired())
+    now_ = std::make_shared<const TokenShare>(ranks_, s.length_q, groups_, in.id_T.device());
   if (now_ && !now_->all_have_some()) now_ = nullptr;
   if (!now_ && !training_of(s).tokens) return;
   TrainingStep training = training_of(s);

@@ -137,15 +137,15 @@ TEST(Rules, TokensAreSharedOutByHeadsAndByARing) {
     const char* preset;
     int64_t ranks, tensor, heads, groups;
   };
-  for (const Case& c : std::vector<Case>{{"qwen3-8b", 4, 1, 4, 1},      // 8 key-value heads
+  for (const Case& c : std::vector<Case>{{"qwen3-8b", 4, 1, 4, 1},  // 8 key-value heads
                                          {"qwen3-8b", 6, 1, 2, 3},
                                          {"qwen3-8b", 64, 1, 8, 8},
                                          {"qwen3-8b", 4, 4, 2, 2},
                                          {"qwen3-8b", 2, 16, 1, 2},
-                                         {"gemma-2b", 4, 1, 1, 4},      // one
-                                         {"deepseek-v3", 4, 1, 1, 4},   // one vector for all heads
-                                         {"bloom-560m", 2, 1, 1, 2},    // a slope of each head's own
-                                         {"gpt-oss-20b", 16, 1, 8, 2},  // sinks
+                                         {"gemma-2b", 4, 1, 1, 4},         // one
+                                         {"deepseek-v3", 4, 1, 1, 4},      // one vector for all heads
+                                         {"bloom-560m", 2, 1, 1, 2},       // a slope of each head's own
+                                         {"gpt-oss-20b", 16, 1, 8, 2},     // sinks
                                          {"paligemma-3b", 4, 1, 4, 1}}) {  // tokens that look ahead
     const ModelFacts facts = model_facts(preset_config(c.preset));
     const TokenSharers sharers = token_sharers(facts.sharing, c.ranks, c.tensor);

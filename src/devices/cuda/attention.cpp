@@ -36,8 +36,7 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
 // Of older versions the log-sum-exp is filled up to the longest sequence: parts are then the reference's.
 bool gives_rows(const at::Tensor& like) {
   static const bool rows = [&] {
-    const at::Tensor one = at::zeros({1, 1, 8}, like.options()),
-                     ends = at::arange(2, like.options().dtype(at::kInt));
+    const at::Tensor one = at::zeros({1, 1, 8}, like.options()), ends = at::arange(2, like.options().dtype(at::kInt));
     return std::get<1>(flash_forward(one, one, one, {ends, ends, 1, 1}, {1, true, 0})).dim() == 2;
   }();
   return rows;

@@ -13,8 +13,8 @@ namespace apus {
 std::string why_uncut(const DecoderSpec& spec);
 TokenSharing token_sharing(const DecoderSpec& spec);
 
-// Of ranks that share out the tokens of rows: `heads` neighbours share out the heads of attention, and among `groups` of
-// them keys and values go round.
+// Of ranks that share out the tokens of rows: `heads` neighbours share out the heads of attention, and among `groups`
+// of them keys and values go round.
 struct TokenSharers {
   int64_t heads = 1, groups = 1;
 };
