@@ -53,8 +53,6 @@ struct Combination {
   bool two_trained = false;     // the algorithm trains a second model
 
   bool shares_parts() const { return tensor * experts * stages > 1; }
-  // Share out the heads of attention.
-  int64_t head_sharers() const { return tensor * tokens; }
 };
 
 // One sentence each: what does not go with what, why, and what to do. Empty: it can be had.

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_kinds.h"
+#include "models/spec/cutting.h"
 
 namespace apus {
 
@@ -44,6 +45,9 @@ class Rules {
   std::string flag() const { return c_.tensor > 1 ? kTensor : c_.experts > 1 ? kExperts : kStages; }
   std::string type() const { return c_.model ? c_.model->type : ""; }
 
+  // Processes that share out the heads of attention.
+  int64_t head_sharers() const { return c_.tensor * token_sharers(c_.model->sharing, c_.tokens, c_.tensor).heads; }
+
   // Each process holds some of the matrices, experts or layers.
   void parts() {
     refuse(draws() && c_.stages > 1, kStages, " is not available for ", c_.asked,
@@ -81,7 +85,7 @@ class Rules {
     if (!c_.model) return;
     refuse(!c_.model->uncut.empty(), kTensor, " is not available for ", type(), " models (", c_.model->uncut,
            "): --deepspeed zero3 makes room in another way");
-    refuse(c_.head_sharers() > c_.model->heads, kTensor, " ", c_.tensor,
+    refuse(head_sharers() > c_.model->heads, kTensor, " ", c_.tensor,
            ": these processes share out the heads of attention, and ", c_.model_name, " has ", c_.model->heads,
            ": give that many at most");
   }
@@ -142,15 +146,12 @@ class Rules {
     refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
            "another way");
-    refuse(!c_.model->heads_apart.empty(), kTokens, " is not available for ", type(), " models (",
-           c_.model->heads_apart, "): --deepspeed zero3 makes room in another way");
+    refuse(!c_.model->sharing.no_way.empty(), kTokens, " is not available for ", type(), " models (",
+           c_.model->sharing.no_way, "): --deepspeed zero3 makes room in another way");
     refuse(c_.model->hands_on_more, kTokens, " is not available for ", type(), " models", kGivenMore);
-    refuse(c_.model->latent > 0 || c_.model->sinks, kTokens, " is not available for ", type(),
-           " models: their attention's ", c_.model->sinks ? "sinks" : "shared keys",
-           " do not go from process to process; --deepspeed zero3 makes room in another way");
-    refuse(c_.tensor == 1 && c_.tokens > c_.model->heads, kTokens, " ", c_.tokens,
-           ": these processes share out the heads of attention, and ", c_.model_name, " has ", c_.model->heads,
-           ": give that many at most");
+    refuse(c_.tensor == 1 && head_sharers() > c_.model->heads, kTokens, " ", c_.tokens,
+           ": these processes share out the heads of attention (", c_.model->sharing.stay, "), and ", c_.model_name,
+           " has ", c_.model->heads, ": give that many at most");
   }
 
   // Each process holds rows of every weight.

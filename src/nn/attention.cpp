@@ -16,6 +16,7 @@
 
 #include "dist/mesh.h"
 #include "nn/distance.h"
+#include "nn/ring_attention.h"
 #include "nn/steady.h"
 #include "nn/token_groups.h"
 #include "nn/token_share.h"
@@ -114,8 +115,11 @@ at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor
     auto known = memo->recall(*this);
     result = {std::move(known[0]), std::move(known[1])};
   }
-  const at::Tensor y =
-      ops::attention(q_TNH, k_TKH, v_TKH, s.cu_q, s.cu_k, s.max_q, s.max_k, rule, memo ? &result : nullptr);
+  ops::Attended* const kept = memo ? &result : nullptr;
+  const auto& share = training_of(s).tokens;
+  const at::Tensor y = share && share->ring()
+                           ? ring_attention(q_TNH, k_TKH, v_TKH, rule, share->ring(), kept)
+                           : ops::attention(q_TNH, k_TKH, v_TKH, s.cu_q, s.cu_k, s.max_q, s.max_k, rule, kept);
   if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
   return y;
 }
@@ -212,7 +216,7 @@ at::Tensor Attention::values(const at::Tensor& made_TA, int64_t tokens) const {
 
 // By their positions.
 void Attention::turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const {
-  const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
+  const Turn turn = turn_of(s, spec_.turn);
   const int64_t turned = 2 * turn.cos.size(1);
   if (spec_.neighbours) q_TNH = neighbours_apart(q_TNH, turned), k_TKH = neighbours_apart(k_TKH, turned);
   const auto [q, k] = ops::rope(q_TNH, k_TKH, turn.cos, turn.sin);
@@ -260,7 +264,11 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   if (q_norms_) q = (*q_norms_)(q), k = (*k_norms_)(k);
   if (spec_.turn >= 0) turn(q, k, s);
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  if (!spec_.form.slopes.empty()) std::tie(q, k) = with_positions(q, k, s.position, spec_.form.slopes, rule().scale);
+  if (!spec_.form.slopes.empty()) {
+    const auto& share = training_of(s).tokens;
+    const at::Tensor position = share ? share->attended(s.position) : s.position;
+    std::tie(q, k) = with_positions(q, k, position, spec_.form.slopes, rule(s).scale);
+  }
   if (spec_.lends && !s.cache) s.beside->lent[spec_.layer] = {k, v};
   return {std::move(q), std::move(k), std::move(v), std::move(gate), std::move(chosen)};
 }
@@ -277,12 +285,15 @@ Attention::Heads Attention::borrowed(at::Tensor q, at::Tensor gate, const Step& 
   return {std::move(q), lent[0].to(here), lent[1].to(here), std::move(gate)};
 }
 
-ops::AttentionRule Attention::rule() const {
+ops::AttentionRule Attention::rule(const Step& s) const {
   const AttentionForm& form = spec_.form;
+  const auto& share = training_of(s).tokens;
+  at::Tensor sinks_N = sinks_ ? sinks_->data : at::Tensor();
+  if (sinks_ && share) sinks_N = share->own_heads(sinks_N, spec_.kv_heads);
   return {.scale = form.scale > 0 ? form.scale : 1 / std::sqrt(static_cast<double>(spec_.head_dim)),
           .mask = {.causal = !form.both_ways, .window = form.both_ways ? -spec_.window : spec_.window},
           .softcap = form.softcap,
-          .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
+          .sinks_N = std::move(sinks_N)};
 }
 
 namespace {
@@ -317,7 +328,7 @@ at::Tensor over_gathered(const at::Tensor& q_RNH, const at::Tensor& k_TKH, const
 at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const Step& s) const {
   if (!s.ahead || !spec_.ahead) return y_TNH;
   const SeenAhead& a = *s.ahead;
-  ops::AttentionRule whole = rule();
+  ops::AttentionRule whole = rule(s);
   whole.mask.causal = false;
   if (a.max_k <= whole.mask.window)
     whole.mask.window = 0;  // it reaches all of them, and devices are quicker without it
@@ -336,7 +347,7 @@ at::Tensor Attention::with_runs(const at::Tensor& y_TNH, const Heads& now, const
 }
 
 at::Tensor Attention::attended(const Heads& now, const Step& s) const {
-  if (spec_.form.by_distance) return attention_by_distance(now.q_TNH, now.k_TKH, now.v_TKH, rule().scale, s);
+  if (spec_.form.by_distance) return attention_by_distance(now.q_TNH, now.k_TKH, now.v_TKH, rule(s).scale, s);
   if (s.cache) {
     at::Tensor k_cache = s.cache->k(cached_layer()), v_cache = s.cache->v(cached_layer());
     const int64_t more = borrows() ? 0 : now.k_TKH.size(2) - now.v_TKH.size(2);
@@ -344,11 +355,11 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
       ops::store_kv(now.k_TKH, more > 0 ? at::constant_pad_nd(now.v_TKH, {0, more}) : now.v_TKH, k_cache, v_cache,
                     s.slot);
     const at::Tensor y_TNH = with_runs(
-        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule()), now,
-        s);
+        ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule(s)),
+        now, s);
     return more > 0 ? y_TNH.narrow(2, 0, now.v_TKH.size(2)) : y_TNH;
   }
-  return with_runs(over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(), s), now, s);
+  return with_runs(over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(s), s), now, s);
 }
 
 at::Tensor Attention::gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const {

@@ -70,7 +70,7 @@ class Attention : public AttentionBlock {
   Heads heads(const at::Tensor& x_TD, const Step& s) const;
   int64_t value_dim() const { return spec_.form.value_dim > 0 ? spec_.form.value_dim : spec_.head_dim; }
   at::Tensor gated(const at::Tensor& y_TA, const at::Tensor& gate_TA) const;
-  ops::AttentionRule rule() const;
+  ops::AttentionRule rule(const Step& s) const;
   at::Tensor with_runs(const at::Tensor& y_TNH, const Heads& heads, const Step& s) const;
   at::Tensor attended(const Heads& heads, const Step& s) const;
 

@@ -23,6 +23,7 @@ struct Dropout {
   // Of all numbers of a token: the first one here, and how many there are. 0: all are here.
   int64_t column = 0, columns = 0;
   uint64_t id = 0;
+  // Where the rows here stand among all, where that is not one behind the other.
   std::shared_ptr<const RowOrigins> origins = {};
   static Dropout of(double p, uint64_t id, const Step& s) {
     const uint64_t seed = training_of(s).dropout_seed;
@@ -32,7 +33,7 @@ struct Dropout {
             .seed = mix(seed, id, 0),
             .row = share ? share->own().begin : 0,
             .id = id,
-            .origins = training_of(s).origins};
+            .origins = share && !training_of(s).origins ? share->origins(seed) : training_of(s).origins};
   }
   // Of what a factor [r, in] is given: where ranks share out its inputs, the mask is a part of the whole one.
   static Dropout of(double p, uint64_t id, const Step& s, const Param& factor) {
@@ -43,7 +44,8 @@ struct Dropout {
   }
   at::Tensor operator()(const at::Tensor& x) const {  // not scaled
     if (p <= 0) return x;
-    if (origins) return x * mask_of_origins(x);
+    // Rows of experts on ranks that share tokens are others, whose masks are not those of one process.
+    if (origins && origins->rows() == x.size(0)) return x * mask_of_origins(x);
     if (columns == 0) return dropped(x, p, seed, row * x.size(-1));
     const at::Tensor mask = dropped(at::ones({x.size(0), columns}, x.options()), p, seed, row * columns);
     return x * mask.narrow(1, column, x.size(-1));

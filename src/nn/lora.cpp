@@ -82,7 +82,7 @@ at::Tensor with_low_rank(const Delta& owner, const at::Tensor& y_TO, const at::T
 
 std::pair<at::Tensor, at::Tensor> low_rank_columns(const at::Tensor& x_TI, const at::Tensor& a_RI,
                                                    const at::Tensor& b_OR, double scale, Dropout drop) {
-  drop.row = 0;  // the head is given all tokens, also where the layers were not
+  drop.row = 0, drop.origins = nullptr;  // the head is given all tokens, also where the layers were not
   const auto type = x_TI.scalar_type();
   const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
   return {x.mm(a_RI.to(type).t()) * (scale * drop.factor()), b_OR.to(type)};

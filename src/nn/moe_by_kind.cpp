@@ -26,9 +26,7 @@ MoeMlp::Spec without_shared(MoeMlp::Spec spec) {
 // The rows of this rank's tokens, where ranks share them out.
 at::Tensor own_rows(const at::Tensor& rows, const Step& s) {
   const auto& share = training_of(s).tokens;
-  if (!share) return rows;
-  const Range own = share->own();
-  return rows.masked_select((rows >= own.begin).logical_and(rows < own.begin + own.size)) - own.begin;
+  return share ? share->places(rows).own : rows;
 }
 
 // The step as it is for these of its tokens.

@@ -21,6 +21,11 @@ struct RowOrigins {
   std::vector<Part> parts;
   at::Tensor order_m;  // where the rows here stand among those of the parts, one behind the other; undefined: as those
 
+  int64_t rows() const {
+    int64_t all = 0;
+    for (const Part& part : parts) all += part.rows();
+    return all;
+  }
   // Of one expert's rows, which are counted from its own first one.
   RowOrigins of_expert(size_t e) const {
     RowOrigins out;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a forward pass, shared out among ranks that read the same rows (Ulysses' sequence parallelism). Each
-// runs its own tokens through everything that looks at one token at a time. Attention looks at whole sequences, but at
-// one head at a time: before it the ranks exchange tokens of all heads for all tokens of some heads, after it back.
+// The tokens of a forward pass, shared out among ranks that read the same rows. Each runs its own tokens through
+// everything that looks at one token at a time. Attention looks at whole sequences, and there are two ways to that:
+// some ranks share out its heads, which they exchange for tokens before it and exchange back behind it (Ulysses); and
+// groups of such ranks let keys and values go round (nn/ring_attention.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "device/comm.h"
@@ -14,31 +16,64 @@
 
 namespace apus {
 
-// Shapes: T all tokens, t this rank's; N, K query and key-value heads, n, k those that this rank attends with.
+class Ring;         // nn/ring_attention.h
+struct RowOrigins;  // nn/row_origins.h
+struct Step;        // nn/step.h
+struct Turn;        // the same
+
+// Shapes: T all tokens, g those of this rank's group, t this rank's; N, K query and key-value heads, n, k those that
+// this rank attends with. Where there is one group it has all tokens, in their order.
 class TokenShare {
  public:
-  TokenShare(Comm& ranks, int64_t tokens);
+  // `groups`: into so many the ranks are divided, neighbours together.
+  TokenShare(Comm& ranks, const std::vector<int32_t>& lengths, int groups, at::Device device);
 
   Comm& ranks() const { return ranks_; }
+  // Of the tokens as the groups have them, one group behind the other.
   Range own() const { return tokens_[static_cast<size_t>(ranks_.rank())]; }
+  bool all_have_some() const;
+  // Null: one group has all tokens.
+  const std::shared_ptr<const Ring>& ring() const { return ring_; }
 
   struct Heads {
     at::Tensor q, k, v;
   };
-  // [t, N, H], [t, K, H] -> [T, n, H], [T, k, H]. A rank's query heads are next to each other, with the key-value heads
+  // [t, N, H], [t, K, H] -> [g, n, H], [g, k, H]. A rank's query heads are next to each other, with the key-value heads
   // that they look at; where ranks outnumber those, several have the same.
   Heads all_tokens(const Heads& own) const;
-  // What attention gave, [T, n, H] -> [t, N, H].
-  at::Tensor own_tokens(const at::Tensor& y_TnH, int64_t heads, int64_t kv_heads) const;
+  // What attention gave, [g, n, H] -> [t, N, H].
+  at::Tensor own_tokens(const at::Tensor& y_gnH, int64_t heads, int64_t kv_heads) const;
+  // What each query head has, [N] -> [n].
+  at::Tensor own_heads(const at::Tensor& x_N, int64_t kv_heads) const;
 
   at::Tensor gathered(const at::Tensor& x_tD) const;       // -> [T, D]
-  at::Tensor narrowed(const at::Tensor& x_T) const;        // [T, ...] -> [t, ...]: a view
+  at::Tensor narrowed(const at::Tensor& x_T) const;        // [T, ...] -> [t, ...]
+  at::Tensor attended(const at::Tensor& x_T) const;        // [T, ...] -> [g, ...]
   at::Tensor own_labels(const at::Tensor& label_T) const;  // the same, with -100 at the tokens of others
   at::Tensor summed(const at::Tensor& x) const;            // over the ranks
+  // Of some tokens that are this rank's, their places among its own; which of `row_R` these are, too. int64.
+  struct Places {
+    at::Tensor which, own;
+  };
+  Places places(const at::Tensor& row_R) const;
+  // Where this rank's tokens stand among all, for masks of dropout; null: one behind the other, from own().begin on.
+  std::shared_ptr<const RowOrigins> origins(uint64_t seed) const;
 
  private:
+  int group_size() const { return ranks_.size() / groups_; }
+  int group() const { return ranks_.rank() / group_size(); }
+  at::Tensor rows(const at::Tensor& x_T, const Range& places) const;
+
   Comm& ranks_;
+  int groups_;
   std::vector<Range> tokens_;  // of each rank
+  // Where there is more than one group: which token stands at each place, and the place of each token.
+  std::shared_ptr<const Ring> ring_;
+  std::vector<int64_t> order_;
+  at::Tensor order_T_, place_T_;
 };
+
+// How this pass turns the queries and keys of the tokens that it attends with.
+Turn turn_of(const Step& s, int turn);
 
 }  // namespace apus

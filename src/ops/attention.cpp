@@ -7,7 +7,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/exp.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/logsumexp.h>
@@ -20,6 +19,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "ops/attention_part.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -240,13 +240,6 @@ struct Known {
   Attended result;
 };
 
-// Each head's sink has in every query's sum the share exp(sink - lse), and pulls nothing but that sum.
-at::Tensor sinks_gradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse_NT,
-                          const at::Tensor& sinks_N) {
-  const at::Tensor delta_NT = (widen(out) * widen(grad)).sum(-1).t();
-  return -(at::exp(widen(sinks_N).unsqueeze(1) - lse_NT) * delta_NT).sum(1).to(sinks_N.scalar_type());
-}
-
 struct Attention : torch::autograd::Function<Attention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q,
                                                 const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
@@ -278,7 +271,7 @@ struct Attention : torch::autograd::Function<Attention> {
     auto [dq, dk, dv] = op.call(grad[0], x[0], x[1], x[2], out, lse, x[3], x[4], data["max_q"].toInt(),
                                 data["max_k"].toInt(), data["scale"].toDouble(), data["causal"].toBool(),
                                 data["window"].toInt(), data["softcap"].toDouble(), maybe(sinks));
-    const at::Tensor dsinks = requires_grad(sinks) ? sinks_gradient(grad[0], out, lse, sinks) : at::Tensor();
+    const at::Tensor dsinks = requires_grad(sinks) ? sinks_gradient(grad[0], {out, lse}, sinks) : at::Tensor();
     return {dq, dk, dv, {}, {}, {}, {}, {}, {}, {}, {}, dsinks, {}};
   }
 };
@@ -344,6 +337,15 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
       "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_q, Tensor cu_k, "
       "int max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> (Tensor, Tensor, "
       "Tensor)");
+  // The same of some of the keys that queries see: lse is [N, T] on every device, whatever it keeps for its own
+  // gradient, and the gradient takes that of all keys together.
+  m.def(
+      "attention_part(Tensor q, Tensor k, Tensor v, Tensor cu_q, Tensor cu_k, int max_q, int max_k, float scale, bool "
+      "causal, int window, float softcap, Tensor? sinks) -> (Tensor, Tensor)");
+  m.def(
+      "attention_part_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_q, Tensor "
+      "cu_k, int max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> (Tensor, "
+      "Tensor, Tensor)");
   m.def(
       "paged_attention(Tensor q, Tensor k_cache, Tensor v_cache, Tensor cu_q, Tensor cu_k, Tensor block_table, int "
       "max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> Tensor");
@@ -351,11 +353,15 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("attention", apus::ops::forward);
   m.impl("attention_backward", apus::ops::backward);
+  m.impl("attention_part", apus::ops::forward);
+  m.impl("attention_part_backward", apus::ops::backward);
   m.impl("paged_attention", apus::ops::paged);
 }
 TORCH_LIBRARY_IMPL(apus, Meta, m) {
   m.impl("attention", apus::ops::forward_shape);
   m.impl("attention_backward", apus::ops::backward_shape);
+  m.impl("attention_part", apus::ops::forward_shape);
+  m.impl("attention_part_backward", apus::ops::backward_shape);
   m.impl("paged_attention", apus::ops::paged_shape);
 }
 TORCH_LIBRARY_IMPL(apus, Autograd, m) { m.impl("attention", apus::ops::attention_autograd); }

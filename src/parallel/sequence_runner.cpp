@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/sequence_runner.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/nonzero.h>
-
 #include <utility>
 
 #include "base/error.h"
@@ -13,13 +10,14 @@
 
 namespace apus {
 
-// A pass with a cache is the engine's, whose steps the ranks do not make together; and of fewer tokens than ranks some
-// would have none.
+// A pass with a cache is the engine's, whose steps the ranks do not make together; and of few tokens some ranks would
+// have none.
 void SequenceRunner::prepare(const Inputs& in, Step& s) {
   inner_->prepare(in, s);
-  const int64_t tokens = in.id_T.size(0);
-  const bool own = s.cache || !alone_.expired() || tokens < ranks_.size();
-  now_ = own ? nullptr : std::make_shared<const TokenShare>(ranks_, tokens);
+  now_ = nullptr;
+  if (!s.cache && alone_.expired())
+    now_ = std::make_shared<const TokenShare>(ranks_, s.length_q, groups_, in.id_T.device());
+  if (now_ && !now_->all_have_some()) now_ = nullptr;
   if (!now_ && !training_of(s).tokens) return;
   TrainingStep training = training_of(s);
   training.tokens = now_;
@@ -27,12 +25,11 @@ void SequenceRunner::prepare(const Inputs& in, Step& s) {
 }
 
 namespace {
-void keep_rows(const Range& own, LateFeatures& late) {
+void keep_rows(const TokenShare& share, LateFeatures& late) {
   if (late.of_layer_RD.empty()) return;
-  const at::Tensor kept =
-      at::nonzero((late.row_R >= own.begin).logical_and(late.row_R < own.begin + own.size)).flatten();
-  late.row_R = late.row_R.index_select(0, kept) - own.begin;
-  for (at::Tensor& each_RD : late.of_layer_RD) each_RD = each_RD.index_select(0, kept.to(each_RD.device()));
+  const TokenShare::Places kept = share.places(late.row_R);
+  late.row_R = kept.own;
+  for (at::Tensor& each_RD : late.of_layer_RD) each_RD = each_RD.index_select(0, kept.which.to(each_RD.device()));
 }
 }  // namespace
 
@@ -45,7 +42,7 @@ at::Tensor SequenceRunner::embed(const Model& model, const Inputs& in, const Ste
   training.tokens = nullptr;
   set_training(of_all, std::move(training));
   const at::Tensor x_TD = inner_->embed(model, in, of_all);
-  keep_rows(now_->own(), *in.late);
+  keep_rows(*now_, *in.late);
   return now_->narrowed(x_TD);
 }
 

@@ -14,8 +14,9 @@ class TokenShare;  // nn/token_share.h
 
 class SequenceRunner final : public LayerRunner {
  public:
-  // Each part of the model is run by `inner`. `ranks` must outlive what it runs.
-  SequenceRunner(Comm& ranks, std::shared_ptr<LayerRunner> inner) : ranks_(ranks), inner_(std::move(inner)) {}
+  // Each part of the model is run by `inner`. `ranks` must outlive what it runs; `groups`: as of TokenShare.
+  SequenceRunner(Comm& ranks, int groups, std::shared_ptr<LayerRunner> inner)
+      : ranks_(ranks), groups_(groups), inner_(std::move(inner)) {}
 
   LayerRange layers(const Model& model) const override { return inner_->layers(model); }
   void prepare(const Inputs& in, Step& s) override;
@@ -26,6 +27,7 @@ class SequenceRunner final : public LayerRunner {
 
  private:
   Comm& ranks_;
+  const int groups_;
   std::shared_ptr<LayerRunner> inner_;
   std::shared_ptr<const TokenShare> now_;  // of the pass that is made; null: each rank makes all of it
   std::weak_ptr<void> alone_;              // while it lives, each rank makes all of its passes

@@ -119,7 +119,7 @@ ModelFacts model_facts(const Json& config) {
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
   m.position_numbers = shape.position_numbers;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
-  m.sinks = spec.attention.sinks || spec.pooled, m.uncut = why_uncut(spec);
+  m.uncut = why_uncut(spec);
   m.quantised = quant::bits_of_weight(config, {}).has_value();
   m.experts = shape.experts, m.per_token = shape.experts_per_token;
   if (spec.state) std::visit([&](const auto& form) { add_state(form, m); }, *spec.state);
@@ -130,7 +130,7 @@ ModelFacts model_facts(const Json& config) {
     m.state_layers += keeps_state(shape.keeps_in(i));
   }
   m.state_numbers = shape.state.numbers();
-  m.heads_apart = why_heads_stay(spec), m.by_distance = spec.attention.by_distance;
+  m.sharing = shape.sharing, m.by_distance = spec.attention.by_distance;
   m.cached = shape.cached, m.hands_on_more = spec.hands_on_more(), m.pooled = shape.pooled;
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   if (spec.guess) m.guess_like = spec.guess->like;

@@ -42,8 +42,7 @@ struct ModelFacts {
   int64_t latent = 0;
   // ModelShape::cached
   std::vector<ModelShape::Cached> cached;
-  // Why processes that share out tokens cannot share out heads for it; empty: they can.
-  std::string heads_apart;
+  TokenSharing sharing;
   // All layers read one table of distances (AttentionForm::by_distance).
   bool by_distance = false;
   // DecoderSpec::hands_on_more()
@@ -57,7 +56,7 @@ struct ModelFacts {
   std::vector<Keeps> keeps;
   // Of a layer with a state in training, f32 numbers a token: what it keeps, and what its gradient takes besides.
   double state_kept = 0, state_again = 0;
-  bool tied = false, qk_norm = false, sinks = false;
+  bool tied = false, qk_norm = false;
   // What of it cannot be cut (models/spec/cutting.h); empty: its matrices can be shared out.
   std::string uncut;
   // It gives no words.

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "ops/attention_part.h"
 #include "ops/draw_tokens.h"
 #include "ops/expert_pairs.h"
 #include "ops/logit_logprob.h"
@@ -87,6 +88,15 @@ void add_attention(std::vector<OperatorCase>& all, int64_t block) {
                      const at::Tensor cu = ends.to(at::kInt).to(t[0].device());
                      return Tensors{ops::attention(t[0], t[1], t[2], cu, cu, 70, 70, {0.1, way.mask})};
                    }});
+  all.push_back({"attention_part",
+                 "with the sums of its scores",
+                 {numbers({76, 4, 64}, 9), numbers({76, 2, 64}, 10), numbers({76, 2, 64}, 11)},
+                 [ends](const Tensors& t) {
+                   const at::Tensor cu = ends.to(at::kInt).to(t[0].device());
+                   const ops::Attended part = ops::attention_part(t[0], t[1], t[2], {cu, cu, 70, 70}, {0.1, {true, 0}});
+                   return Tensors{part.out_TNH, part.lse_NT.to(t[0].scalar_type())};
+                 },
+                 false});
   struct Step {
     const char* what;
     int64_t head;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "models/spec/cutting.h"
 #include "models/stages.h"
 #include "parallel/placement/stages.h"
 #include "parallel/sequence_runner.h"
@@ -102,10 +103,12 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
       ShardedModel::Spec{.release_after_forward = sharding.release_after_forward, .device = mesh.device()});
 }
 
-void share_tokens(Model& model, Mesh& rows) {
+int share_tokens(Model& model, Mesh& rows) {
   const int ranks = rows.size(Axis::Cp);
-  if (ranks == 1) return;
-  model.run_by(std::make_shared<SequenceRunner>(rows.comm(Axis::Cp), model.runner()));
+  if (ranks == 1) return 1;
+  const int groups = static_cast<int>(token_sharers(model.shape().sharing, ranks, rows.size(Axis::Tp)).groups);
+  model.run_by(std::make_shared<SequenceRunner>(rows.comm(Axis::Cp), groups, model.runner()));
+  return groups;
 }
 
 namespace {

@@ -43,7 +43,8 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
 
 // Its forward passes share out their tokens among the ranks of Axis::Cp, of the mesh as the rows see it: those that
 // differ in no other axis are given the same rows. After shard_model() and share_training().
-void share_tokens(Model& model, Mesh& rows);
+// -> among how many groups of them keys and values go round.
+int share_tokens(Model& model, Mesh& rows);
 
 // A model that is trained beside the policy, where ranks share it out: its backward passes come behind the policy's,
 // and its parameters have the role before their names.

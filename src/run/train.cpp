@@ -366,9 +366,12 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
                                     ? share_parts(models, params, world, o.mesh)
                                     : share_training(*tuned.model, params, mesh, world, o.mesh, others.shared());
-  share_tokens(*tuned.model, rows);
+  if (const int groups = share_tokens(*tuned.model, rows); rows.size(Axis::Cp) > 1)
+    log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row",
+             groups > 1 ? str("; keys and values go round among ", groups,
+                              groups < rows.size(Axis::Cp) ? " groups of them, which share out heads" : " of them")
+                        : ", and the heads of attention");
   if (reference->model) share_tokens(*reference->model, rows);
-  if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
   if (mesh.size(Axis::Tp) > 1) log_info(mesh.size(Axis::Tp), " ranks share out the matrices of the model");
   if (mesh.size(Axis::Ep) > 1) log_info(mesh.size(Axis::Ep), " ranks share out the experts of each layer");
   const Stage stage = run_as_stage(*tuned.model, mesh, world, tuned.dtype, o.mesh);

@@ -6,6 +6,7 @@
 #include "abilities/combination.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "models/spec/cutting.h"
 #include "models/spec/presets.h"
 #include "tests/paths.h"
 
@@ -128,6 +129,41 @@ TEST(Rules, SizesOfTheModelBoundTheMesh) {
   const ModelFacts dense = model_facts(preset_config("qwen3-8b"));
   wanted.model = &dense, wanted.experts = 2;
   EXPECT_TRUE(tells(told(wanted), "toy-model has no experts"));
+}
+
+// Keys and values go round where heads do not suffice, so that there may be any number of ranks.
+TEST(Rules, TokensAreSharedOutByHeadsAndByARing) {
+  struct Case {
+    const char* preset;
+    int64_t ranks, tensor, heads, groups;
+  };
+  for (const Case& c : std::vector<Case>{{"qwen3-8b", 4, 1, 4, 1},  // 8 key-value heads
+                                         {"qwen3-8b", 6, 1, 2, 3},
+                                         {"qwen3-8b", 64, 1, 8, 8},
+                                         {"qwen3-8b", 4, 4, 2, 2},
+                                         {"qwen3-8b", 2, 16, 1, 2},
+                                         {"gemma-2b", 4, 1, 1, 4},         // one
+                                         {"deepseek-v3", 4, 1, 1, 4},      // one vector for all heads
+                                         {"bloom-560m", 2, 1, 1, 2},       // a slope of each head's own
+                                         {"gpt-oss-20b", 16, 1, 8, 2},     // sinks
+                                         {"paligemma-3b", 4, 1, 4, 1}}) {  // tokens that look ahead
+    const ModelFacts facts = model_facts(preset_config(c.preset));
+    const TokenSharers sharers = token_sharers(facts.sharing, c.ranks, c.tensor);
+    EXPECT_EQ(std::pair(sharers.heads, sharers.groups), std::pair(c.heads, c.groups)) << c.preset << ", " << c.ranks;
+    Combination wanted = plain();
+    wanted.model = &facts, wanted.tokens = c.ranks;
+    if (c.tensor == 1) EXPECT_EQ(told(wanted), "") << c.preset;
+  }
+  const auto refused = [](const char* preset, int64_t ranks) {
+    const ModelFacts facts = model_facts(preset_config(preset));
+    Combination wanted = plain();
+    wanted.model = &facts, wanted.model_name = "toy-model", wanted.tokens = ranks;
+    return told(wanted);
+  };
+  EXPECT_TRUE(tells(refused("paligemma-3b", 16), "look ahead), and toy-model has 8: give that many at most"));
+  EXPECT_TRUE(tells(refused("deepseek-v3.2", 2), "each of their tokens chooses those that it looks at"));
+  EXPECT_TRUE(tells(refused("deepseek-v4-flash", 2), "keys that several tokens share"));
+  EXPECT_TRUE(tells(refused("qwen3-next-80b-a3b", 2), "a state read a row from its begin to its end"));
 }
 
 TEST(Rules, KindsOfAdaptersDecide) {

@@ -182,7 +182,7 @@ TEST(Megatron, ProcessesThatCannotShareARowReadTheirOwn) {
   const std::vector<std::string> mesh = {"--tensor_model_parallel_size", "2", "--context_parallel_size", "4",
                                          "--micro_batch_size",           "1", "--global_batch_size",     "16"};
   ModelFacts small;
-  small.heads = 4, small.uncut = "of a test";
+  small.heads = 4, small.uncut = small.sharing.stay = "of a test";
   const auto with = [&](std::vector<std::string> flags, const std::string& command) {
     flags.insert(flags.end(), mesh.begin(), mesh.end());
     return own_flags(flags, {.ranks = 8, .command = command, .model = &small});

@@ -354,6 +354,56 @@ sequence)  # two share out the tokens of each row, alone, twice, and with weight
   [ $code = 2 ] || fail "more than ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=4"
   ;;
+ring)  # keys and values go round: more ranks than key-value heads divide by, windows, sinks, soft caps, slopes, one vector for all heads
+  make() {  # make NAME MODEL_TYPE MORE: settings of config.json besides
+    python3 - "$@" <<'P'
+import json, sys
+name, kind, more = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+json.dump({"model_type": kind, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 16, "intermediate_size": 96, "vocab_size": 2048,
+           "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu", "tie_word_embeddings": True, **more}, open(name + ".json", "w"))
+P
+    "$apus" init --config $1.json --tokenizer model --output_dir models/$1 --torch_dtype float32 --seed 3 >$1.log 2>&1 || { cat $1.log >&2; fail "init $1"; }
+  }
+  make two llama '{"num_key_value_heads": 2}'
+  make one llama '{"num_key_value_heads": 1}'
+  make windows gemma2 '{"num_key_value_heads": 1, "sliding_window": 9, "query_pre_attn_scalar": 16, "hidden_activation": "gelu_pytorch_tanh"}'
+  make sinks gpt_oss '{"num_key_value_heads": 2, "sliding_window": 9, "num_local_experts": 4, "num_experts_per_tok": 2, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}'
+  make slopes bloom '{"n_head": 4, "n_layer": 3}'
+  make latent deepseek_v3 '{"num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}'
+  seen() {  # seen MODEL SHARERS RANKS OUT FLAGS...: three updates
+    local which=$1 sharers=$2 ranks=$3 out=$4; shift 4
+    rm -rf model && ln -s models/$which model
+    train "$ranks" "${device:-cpu}" "$out" --max_steps 3 --save_steps 3 --sequence_parallel_size $sharers "$@" || { cat "$out.log" >&2; fail "$out"; }
+  }
+  mv model models/words
+  full=(--tuner_type full --packing true --max_length 200) rows=(--tuner_type full --per_device_train_batch_size 2)
+  for which in two one windows sinks slopes latent; do
+    seen $which 1 1 $which "${full[@]}"
+    seen $which 4 4 $which-4 "${full[@]}"
+    alike $which $which-4 4 || fail "$which, four for each row: other losses"
+    weights_alike $which/checkpoint-3 $which-4/checkpoint-3 || fail "$which, four for each row: other weights"
+  done
+  says two-4.log "4 ranks share out the tokens of each row; keys and values go round among 2 groups of them, which share out heads"
+  says one-4.log "4 ranks share out the tokens of each row; keys and values go round among 4 of them"
+  seen one 1 1 rows "${rows[@]}"
+  seen one 2 2 rows-2 "${rows[@]}" --gradient_checkpointing false
+  seen one 2 4 rows-4 "${rows[@]}" --deepspeed zero2
+  seen one 2 4 one-zero3 "${full[@]}" --deepspeed zero3
+  seen two 2 4 two-tensor "${full[@]}" --tensor_model_parallel_size 2
+  seen one 2 4 one-stages "${full[@]}" --pipeline_model_parallel_size 2
+  for out in rows-2 rows-4 one-zero3 two-tensor one-stages; do
+    alike ${out%-*} $out 4 || fail "$out: other losses"
+    weights_alike ${out%-*}/checkpoint-3 $out/checkpoint-3 || fail "$out: other weights"
+  done
+  seen one 1 1 lora
+  seen one 2 2 lora-2
+  alike lora lora-2 4 || fail "LoRA, whose masks of dropout are those of one process: other losses"
+  for which in two windows; do
+    LD_LIBRARY_PATH=$sim/lib device=npu seen $which 4 4 npu-$which "${full[@]}"
+    alike $which npu-$which 4 || fail "npu, $which: other losses"
+  done
+  ;;
 tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data parallel and zero1; more ranks than key-value heads
   half() { local ranks=$1 out=$2; shift 2; sharers=2 train "$ranks" cpu "$out" --tensor_model_parallel_size 2 "$@" || { cat "$out.log" >&2; fail "$out"; }; }
   train 1 cpu packed --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full

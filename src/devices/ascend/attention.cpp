@@ -2,8 +2,12 @@
 // Attention over packed sequences and its gradient by npu_fusion_attention, layout TND. What the operator does not take
 // goes to the reference.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
 
 #include "devices/ascend/lengths.h"
 #include "devices/ascend/ops.h"
@@ -58,7 +62,8 @@ Call plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const a
 
 // The operator's statistics are [T, N, 8], eight copies of each, in an order of its own (sequence by sequence, head by
 // head). max + log(sum) of a copy is the log-sum-exp in the same order; back again, it is a maximum whose sum is 1. So
-// only with one sequence do rows and columns of our lse [N, T] mean what they say; nothing but the gradient reads it.
+// only with one sequence do rows and columns of our lse [N, T] mean what they say; nothing but the gradient reads it,
+// and attention_part, which puts it in order.
 at::Tensor to_lse(const at::Tensor& max_TN8, const at::Tensor& sum_TN8) {
   const at::Tensor lse = max_TN8.select(-1, 0) + at::log(sum_TN8.select(-1, 0));
   return lse.reshape({max_TN8.size(1), max_TN8.size(0)});
@@ -66,6 +71,19 @@ at::Tensor to_lse(const at::Tensor& max_TN8, const at::Tensor& sum_TN8) {
 
 at::Tensor from_lse(const at::Tensor& lse_NT) {
   return lse_NT.reshape({lse_NT.size(1), lse_NT.size(0), 1}).expand({-1, -1, 8}).contiguous();
+}
+
+// Where the number of each query and head [N * T] stands in the operator's order.
+at::Tensor places(const std::vector<int64_t>& ends, int64_t heads, at::Device device) {
+  std::vector<int64_t> first, length;  // per query: its sequence's first place, plus its own in that; and its length
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    for (int64_t i = begin; i < end; ++i) first.push_back(heads * begin + i - begin), length.push_back(end - begin);
+    begin = end;
+  }
+  const auto there = [&](const std::vector<int64_t>& list) { return at::tensor(list, at::kLong).to(device); };
+  const at::Tensor head_N1 = at::arange(heads, at::TensorOptions().dtype(at::kLong).device(device)).unsqueeze(1);
+  return (there(first) + head_N1 * there(length)).flatten();
 }
 
 Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
@@ -104,12 +122,35 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
   return {tensor(d[0]), tensor(d[1]), tensor(d[2])};
 }
 
+Pair part_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
+                  const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
+                  double softcap, const OptionalTensor& sinks) {
+  const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
+  auto [out, lse] = forward(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
+  if (!c.fused || c.q.size() == 1) return {out, lse};
+  return {out, at::index_select(lse.flatten(), 0, places(c.q, q.size(1), q.device())).view(lse.sizes())};
+}
+
+Triple part_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
+                     int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
+                     const OptionalTensor& sinks) {
+  const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
+  at::Tensor own = lse;
+  if (c.fused && c.q.size() > 1)
+    own = at::empty_like(lse.flatten())
+              .index_copy_(0, places(c.q, q.size(1), q.device()), lse.flatten())
+              .view(lse.sizes());
+  return backward(grad, q, k, v, out, own, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
+}
+
 }  // namespace
 
 std::vector<NativeOp> attention_ops() {
   // They share the lse.
   const std::vector<std::string> both{"npu::npu_fusion_attention", "npu::npu_fusion_attention_grad"};
-  return {native<forward>("attention", both), native<backward>("attention_backward", both)};
+  return {native<forward>("attention", both), native<backward>("attention_backward", both),
+          native<part_forward>("attention_part", both), native<part_backward>("attention_part_backward", both)};
 }
 
 }  // namespace apus::ascend

@@ -25,7 +25,7 @@ struct FlashRule {
   bool causal;
   int64_t window;
 };
-// {out, the operator's own log-sum-exp, in a layout of its version: only the gradient reads it}
+// {out, the operator's own log-sum-exp, in a layout of its version: [N, T] or [S, N, longest]}
 ops::attention_signature::Pair flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                              const Runs& runs, const FlashRule& rule);
 ops::attention_signature::Triple flash_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,

@@ -2,13 +2,39 @@
 #include "models/spec/cutting.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "models/spec/seeing_spec.h"
 
 namespace apus {
 
+namespace {
+// Why each process must have all heads of attention; empty: it need not.
 std::string why_heads_stay(const DecoderSpec& spec) {
   if (!spec.attention.slopes.empty()) return "each head of their attention has a slope of its own";
   if (spec.attention.qk_norm == QkNorm::EachHead) return "queries and keys of each head have norms of their own";
   return "";
+}
+}  // namespace
+
+TokenSharing token_sharing(const DecoderSpec& spec) {
+  TokenSharing out;
+  if (spec.pooled) out.no_way = "their attention looks at keys that several tokens share";
+  if (spec.latent && spec.latent->index.heads > 0) out.no_way = "each of their tokens chooses those that it looks at";
+  if (spec.seeing && spec.seeing->sees_ahead) out.stay = "the tokens of their pictures look ahead";
+  if (spec.latent || !why_heads_stay(spec).empty()) return out;
+  out.divisible = 0;
+  for (int64_t i = 0; i < spec.shape.layers; ++i)
+    if (keeps_tokens(spec.shape.keeps_in(i))) out.divisible = std::gcd(out.divisible, spec.heads_in(i).kv_heads);
+  out.divisible = std::max<int64_t>(1, out.divisible);
+  return out;
+}
+
+TokenSharers token_sharers(const TokenSharing& model, int64_t ranks, int64_t tensor) {
+  if (!model.stay.empty()) return {.heads = ranks};
+  const int64_t divisible = model.divisible % tensor == 0 ? model.divisible / tensor : 1;
+  const int64_t heads = std::gcd(ranks, divisible);
+  return {.heads = heads, .groups = ranks / heads};
 }
 
 std::string why_uncut(const DecoderSpec& spec) {

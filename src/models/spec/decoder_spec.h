@@ -25,6 +25,16 @@ namespace apus {
 
 struct SeeingSpec;  // models/spec/seeing_spec.h
 
+// How ranks can share out attention over the tokens of rows.
+struct TokenSharing {
+  // Heads can be divided by each divisor of this, together with the keys that they look at; 1: they stay together.
+  int64_t divisible = 1;
+  // Why keys and values cannot go from rank to rank; empty: they can.
+  std::string stay = "";
+  // Why neither can be had.
+  std::string no_way = "";
+};
+
 struct ModelShape {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0;
   // The context the checkpoint was made for.
@@ -50,6 +60,7 @@ struct ModelShape {
   Keeps keeps_in(int64_t layer) const { return keeps.empty() ? Keeps::Tokens : keeps[static_cast<size_t>(layer)]; }
   // What towers make goes into so many layers besides the embedding: those of a pipeline's first stage.
   int64_t seen_layers = 0;
+  TokenSharing sharing = {};
   // So many further layers are in the file, which guess tokens ahead. The model itself has none of them.
   int64_t unread_layers = 0;
 };

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/registry.h"
+#include "models/spec/cutting.h"
 #include "models/spec/presets.h"
 #include "models/spec/score_head.h"
 #include "models/spec/seeing_spec.h"
@@ -125,6 +126,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
     const LayerHeads own = spec.heads_in(i);
     spec.shape.cached.push_back({own.borrows < 0 ? own.kv_heads : 0, own.head_dim});
   }
+  spec.shape.sharing = token_sharing(spec);
   return spec;
 }
 

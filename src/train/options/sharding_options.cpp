@@ -70,7 +70,9 @@ void ShardingOptions::fields(OptionTable& v) {
   v("fsdp", fsdp, "fsdp2, \"full_shard auto_wrap\": weights, gradients and state are shared out; or a JSON file");
   v.at("sequence_parallel_size")
       .honoured(&sequence_parallel_size,
-                "so many processes share out the tokens of each row, for rows that are too long for one")
+                "so many processes share out the tokens of each row, for rows that are too long for one: by heads of "
+                "attention as "
+                "far as key-value heads allow, and beyond that keys and values go round")
       .at_least(1);
   v("tensor_model_parallel_size", tensor_model_parallel_size,
     "so many processes share out the model's matrices: heads of attention, feed-forward, vocabulary")

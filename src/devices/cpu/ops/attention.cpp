@@ -146,5 +146,6 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
 
 TORCH_LIBRARY_IMPL(apus, CPU, m) {
   m.impl("attention", apus::cpu::attention);
+  m.impl("attention_part", apus::cpu::attention);
   m.impl("paged_attention", apus::cpu::paged_attention);
 }

@@ -280,4 +280,7 @@ Triple attention_backward(const at::Tensor& grad_TNH, const at::Tensor& q_TNH, c
 }  // namespace
 }  // namespace apus::cpu
 
-TORCH_LIBRARY_IMPL(apus, CPU, m) { m.impl("attention_backward", apus::cpu::attention_backward); }
+TORCH_LIBRARY_IMPL(apus, CPU, m) {
+  m.impl("attention_backward", apus::cpu::attention_backward);
+  m.impl("attention_part_backward", apus::cpu::attention_backward);
+}
