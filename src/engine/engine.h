@@ -142,6 +142,7 @@ class Engine : public TextEngine {
   const int threads_;
   int64_t max_model_len_ = 0;
   KvCache::Spec cache_spec_;
+  int64_t pictures_ = 0;  // that the model keeps beside the cache
 
   // The thread's own.
   std::unique_ptr<Scheduler> scheduler_;
