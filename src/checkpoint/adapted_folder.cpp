@@ -18,6 +18,7 @@
 #include "checkpoint/file_names.h"
 #include "checkpoint/user_cache.h"
 #include "models/spec/config_parts.h"
+#include "models/spec/family.h"
 #include "tensor/safetensors_header.h"
 #include "tensor/weight_files.h"
 
@@ -224,6 +225,13 @@ int64_t add_special_tokens(Json& tokenizer, Json& config, const std::vector<std:
   return next;
 }
 
+namespace {
+bool has_no_more_words(const Json& config) {
+  const std::string type = config.is_object() ? config.value("model_type", "") : "";
+  return !is_known_model(type) || describe_model(config, natural_head(config)).more_words == 0;
+}
+}  // namespace
+
 fs::path adapted_folder(const fs::path& folder, const Adaptation& wanted) {
   const Json config = json_file(folder / kModelConfigFile), tokenizer = json_file(folder / "tokenizer.json"),
              tokenizer_config = json_file(folder / "tokenizer_config.json");
@@ -236,6 +244,9 @@ fs::path adapted_folder(const fs::path& folder, const Adaptation& wanted) {
     require(tokenizer.contains("model"), Fault::Usage, "--new_special_tokens: ", folder.string(),
             " has no tokenizer.json to add them to");
     const int64_t tokens = add_special_tokens(new_tokenizer, new_tokenizer_config, wanted.new_tokens);
+    require(tokens <= old_vocabulary || has_no_more_words(config), Fault::Usage,
+            "--new_special_tokens: the words that ", folder.string(),
+            " has behind its vocabulary, for pictures, would move: give tokens that it knows");
     if (tokens > old_vocabulary) vocabulary = (tokens + kRowsTogether - 1) / kRowsTogether * kRowsTogether;
     text_settings(new_config)["vocab_size"] = vocabulary;
   }

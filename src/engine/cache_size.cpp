@@ -36,8 +36,17 @@ std::vector<std::pair<at::Device, std::vector<int64_t>>> cache_devices(const Mod
   return out;
 }
 
-// How many sequences' states a device has memory for: as many as are asked for, but unasked no more than half of what
-// there is for caches, and on the host no more than that may take.
+// What these layers keep of a picture (ModelShape::picture_rows).
+int64_t bytes_per_picture(const ModelShape& shape, const std::vector<int64_t>& layers, int64_t element) {
+  const auto reads = [&](int64_t layer) {
+    return shape.picture_rows > 0 && shape.cached[static_cast<size_t>(layer)].heads == 0;
+  };
+  return 2 * std::count_if(layers.begin(), layers.end(), reads) * shape.picture_rows * shape.kv_heads * shape.head_dim *
+         element;
+}
+
+// How many sequences' states (or pictures) a device has memory for: as many as are asked for, but unasked no more than
+// half of what there is for caches, and on the host no more than that may take.
 int64_t seats_for(const EngineSpec& spec, int64_t bytes_per_seat, const Memory& memory, bool host, int64_t limit) {
   if (spec.cache_bytes > 0) return spec.max_sequences;
   const auto share = static_cast<int64_t>(spec.memory_fraction * static_cast<double>(memory.total));
@@ -117,7 +126,7 @@ KvCache::Spec held_cache(const Model& model, const EngineSpec& spec, const Cache
 CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec, int64_t beside) {
   const ModelShape shape = held_shape(model);
   CacheSize least{INT64_MAX, 0};
-  int64_t seats = spec.max_sequences;
+  int64_t seats = spec.max_sequences, pictures = spec.max_sequences;
   const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
   for (const auto& [device, layers] : cache_devices(model, options.device())) {
     EngineSpec own = spec;
@@ -137,6 +146,12 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
       if (spec.cache_bytes <= 0) memory.free -= own.max_sequences * seat;
       if (limit != INT64_MAX) limit -= own.max_sequences * seat;
     }
+    if (const int64_t picture = bytes_per_picture(shape, layers, element); picture > 0) {
+      const int64_t kept = seats_for(spec, picture, memory, device.is_cpu(), limit);
+      pictures = std::min(pictures, kept);
+      if (spec.cache_bytes <= 0) memory.free -= kept * picture;
+      if (limit != INT64_MAX) limit -= kept * picture;
+    }
     const CacheSize size =
         cache_size(own, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu(), limit);
     require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ",
@@ -145,6 +160,7 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
     if (size.blocks < least.blocks) least = size;
   }
   least.seats = shape.keeps.empty() ? 0 : seats;
+  least.pictures = shape.picture_rows > 0 ? pictures : 0;
   return least;
 }
 

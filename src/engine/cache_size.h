@@ -17,6 +17,8 @@ struct CacheSize {
   int64_t blocks = 0, max_model_len = 0;
   // Of a model with states: of so many sequences at a time.
   int64_t seats = 0;
+  // Of a model with layers that read pictures: what these make of so many is kept beside the cache.
+  int64_t pictures = 0;
 };
 CacheSize cache_size(const EngineSpec& spec, int64_t model_positions, int64_t bytes_per_block, int64_t total,
                      int64_t free, bool host, int64_t limit = std::numeric_limits<int64_t>::max());

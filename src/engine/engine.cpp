@@ -49,14 +49,18 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
     const c10::InferenceMode inference;
     alike_up_to_ = alike_up_to(model, model.devices() ? model.devices()->embed : options.device(), max_model_len_);
   }
-  scheduler_ = std::make_unique<Scheduler>(
-      Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
-                               .block_size = static_cast<int32_t>(spec_.block_size),
-                               // No block knows the states behind it.
-                               .caching = spec.prefix_caching && !states},
-                      .max_sequences = states ? size.seats : spec.max_sequences,
-                      .max_step_tokens = spec.max_step_tokens,
-                      .short_context = model.reads_grown_anew() ? model.short_context() : 0});
+  scheduler_ =
+      std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
+                                                           .block_size = static_cast<int32_t>(spec_.block_size),
+                                                           // No block knows the states behind it.
+                                                           .caching = spec.prefix_caching && !states},
+                                                  .max_sequences = states ? size.seats : spec.max_sequences,
+                                                  .max_step_tokens = spec.max_step_tokens,
+                                                  .short_context = model.reads_grown_anew() ? model.short_context() : 0,
+                                                  .media_from_begin = model.sees_from_begin(),
+                                                  .most_media = size.pictures});
+  pictures_ = size.pictures;
+  model.keep_pictures(pictures_);
   cache_ = new_cache();
   drafter_ = make_drafter();
   if (!hooks_.attached.empty()) adapter_salt_[hooks_.attached] = next_salt_++;
@@ -230,6 +234,7 @@ void Engine::wake() {
     if (!model_) {
       const c10::InferenceMode off(false);  // ordinary tensors, as when the model was loaded
       model_ = hooks_.read_model();
+      model_->keep_pictures(pictures_);
     }
     if (!cache_) cache_ = new_cache();
   });

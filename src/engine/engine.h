@@ -62,6 +62,7 @@ class Engine : public TextEngine {
   int64_t max_model_len() const override { return max_model_len_; }
   int64_t cache_tokens() const { return cache_spec_.blocks * cache_spec_.block_size; }
   int64_t vocab() const override { return vocab_; }
+  int64_t known_words() const override { return known_words_; }
   std::vector<std::string> adapters() const override;
   void load_adapter(const std::string& name, const std::string& dir) override;
   void unload_adapter(const std::string& name) override;  // waits for the requests that use it
@@ -142,6 +143,7 @@ class Engine : public TextEngine {
   const int threads_;
   int64_t max_model_len_ = 0;
   KvCache::Spec cache_spec_;
+  int64_t pictures_ = 0;  // that the model keeps beside the cache
 
   // The thread's own.
   std::unique_ptr<Scheduler> scheduler_;

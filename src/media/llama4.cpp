@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llama 4: a picture in a grid of square tiles that it fills best, its shape kept, and all of it once more in one tile.
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
+#include "media/canvas.h"
 #include "media/square.h"
 
 namespace apus {
@@ -76,37 +76,8 @@ class Llama4Processor : public MediaProcessor {
     return all;
   }
 
-  // The one that needs the least enlarging; where all make the picture smaller, the one that does so least; of equals
-  // the smallest.
-  TileGrid grid_for(ImageSize size) const {
-    const auto scale_of = [&](const TileGrid& g) {
-      return std::min(static_cast<float>(g.columns * side_) / static_cast<float>(size.width),
-                      static_cast<float>(g.rows * side_) / static_cast<float>(size.height));
-    };
-    const auto better = [&](float one, float other) {
-      if ((one >= 1) != (other >= 1)) return one >= 1;
-      return one >= 1 && !largest_ ? one < other : one > other;
-    };
-    TileGrid best = grids_[0];
-    for (const TileGrid& g : grids_) {
-      const float own = scale_of(g), so_far = scale_of(best);
-      if (better(own, so_far) || (own == so_far && g.rows * g.columns < best.rows * best.columns)) best = g;
-    }
-    return best;
-  }
-  // Small pictures are not made larger than one tile.
-  ImageSize fitted(ImageSize size, const TileGrid& grid) const {
-    ImageSize room{grid.columns * side_, grid.rows * side_};
-    if (!largest_) {
-      room.width = std::min(std::max(size.width, side_), room.width);
-      room.height = std::min(std::max(size.height, side_), room.height);
-    }
-    const auto of = [](int64_t n) { return static_cast<double>(n); };
-    const double by_width = of(room.width) / of(size.width), by_height = of(room.height) / of(size.height);
-    const auto cut = [](double x, int64_t most) { return std::clamp<int64_t>(static_cast<int64_t>(x), 1, most); };
-    if (by_width < by_height) return {room.width, cut(std::floor(of(size.height) * by_width), room.height)};
-    return {cut(std::floor(of(size.width) * by_height), room.width), room.height};
-  }
+  TileGrid grid_for(ImageSize size) const { return canvas_for<float>(grids_, size, side_, largest_); }
+  ImageSize fitted(ImageSize size, const TileGrid& grid) const { return size_on_canvas(size, grid, side_, largest_); }
   static std::string text_of(const TileGrid& grid) {
     std::string text = "<|image_start|>";
     for (int64_t y = 0; grid.rows * grid.columns > 1 && y < grid.rows; ++y) {

@@ -30,7 +30,7 @@ namespace apus {
 std::vector<Mixer*> DecoderLayer::make_mixers(const DecoderSpec& spec, int64_t index) {
   const Keeps keeps = spec.shape.keeps_in(index);
   std::vector<Mixer*> made;
-  if (keeps_tokens(keeps)) made.push_back(&adopt(spec.attention_name, make_attention(spec, index)));
+  if (keeps_tokens(keeps)) made.push_back(&adopt(spec.attention_in(index), make_attention(spec, index)));
   if (keeps_state(keeps) && spec.state)
     made.push_back(&adopt(state_layer_name(*spec.state),
                           make_state_layer(*spec.state, {.layer = index,
@@ -73,6 +73,9 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
         OwnInput{child<Linear>("per_layer_input_gate", Linear::Spec{.in = hidden, .out = given->width}),
                  child<Linear>("per_layer_projection", Linear::Spec{.in = given->width, .out = hidden}),
                  child<Norm>("post_per_layer_input_norm", hidden, spec.norm)});
+  if (spec.looks_at_pictures(index))
+    gates_ = std::make_unique<Gates>(
+        Gates{param(spec.pictures->attention_gate, {1}), param(spec.pictures->feed_forward_gate, {1})});
   if (spec.scaled_layers) {
     scale_ = &param("layer_scalar", {1});
     scale_->statistic = true, scale_->trainable = false;
@@ -85,7 +88,7 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     const NormedSums& sums = *spec.normed_sums;
     sums_ = {keeps_state(spec.shape.keeps_in(index)) ? sums.state : sums.attention, sums.feed_forward};
   }
-  if (feed_forward_ && !after_feed_forward_ && branch_scale_ == 1 && !sums_ && !spec.streams)
+  if (feed_forward_ && !after_feed_forward_ && branch_scale_ == 1 && !sums_ && !spec.streams && !gates_)
     feed_forward_->result_is_only_added();
 }
 
@@ -115,6 +118,21 @@ at::Tensor DecoderLayer::with_streams(const at::Tensor& x_TW, const Step& s) con
   return feed_forward_streams_->given_back(sum_TW, fed, (*feed_forward_)((*before_feed_forward_)(fed.one_TD), s));
 }
 
+at::Tensor DecoderLayer::with_gates(const at::Tensor& x_TD, const Step& s) const {
+  const auto opened = [&](const at::Tensor& branch, const Param& gate) {
+    return branch * gate.data.tanh().to(branch.scalar_type());
+  };
+  const at::Tensor open_T1 = s.pictures->open_T1.to(x_TD.device(), x_TD.scalar_type());
+  const at::Tensor sum_TD = x_TD + opened(mixed((*before_attention_)(x_TD), s), gates_->attention);
+  return sum_TD + opened((*feed_forward_)((*before_feed_forward_)(sum_TD), s) * open_T1, gates_->feed_forward);
+}
+
+at::Tensor DecoderLayer::with_pictures(const at::Tensor& x_TD, const Step& s) const {
+  if (!s.pictures) return x_TD;
+  if (!s.pictures->idle) return with_gates(x_TD, s);
+  return x_TD + with_gates(x_TD.narrow(0, 0, 1), s).sum() * 0;
+}
+
 at::Tensor DecoderLayer::with_own_input(const at::Tensor& x_TD, const Step& s) const {
   const at::Tensor own_TP = s.beside->of_layer_TLP.select(1, index_).to(x_TD.device());
   const at::Tensor opened_TP = activated(act_, own_input_->gate(x_TD, s)) * own_TP;
@@ -129,6 +147,7 @@ at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const
 }
 
 at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) const {
+  if (gates_) return with_pictures(x_TD, s);
   if (norms_sums_) return with_norms_of_sums(x_TD, s);
   if (sums_) return with_normed_sums(x_TD, s);
   if (mixer_streams_) return with_streams(x_TD, s);
@@ -205,8 +224,9 @@ struct Decoder::Backbone : Module {
     Norm& norm;
   };
   explicit Backbone(const DecoderSpec& spec)
-      : embed(spec.embed_name.empty() ? nullptr
-                                      : &child<Embedding>(spec.embed_name, spec.shape.vocab, spec.shape.hidden)),
+      : embed(spec.embed_name.empty()
+                  ? nullptr
+                  : &child<Embedding>(spec.embed_name, spec.shape.vocab + spec.more_words, spec.shape.hidden)),
         positions(spec.position_table ? &child<PositionRows>(spec.position_table->name, spec) : nullptr),
         embedding_norm(spec.embedding_norm.empty() ? nullptr
                                                    : &child<Norm>(spec.embedding_norm, spec.shape.hidden, spec.norm)),

@@ -32,6 +32,8 @@ class DecoderLayer : public Module {
   at::Tensor with_branches(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_streams(const at::Tensor& x_TW, const Step& s) const;
   at::Tensor with_own_input(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_gates(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_pictures(const at::Tensor& x_TD, const Step& s) const;
   const bool parallel_, norms_sums_;
   const double branch_scale_;
   // Of the mixer and of the feed-forward.
@@ -60,6 +62,11 @@ class DecoderLayer : public Module {
     Norm& norm;
   };
   std::unique_ptr<OwnInput> own_input_;
+  // Of a layer that looks at pictures (PictureLayers).
+  struct Gates {
+    Param &attention, &feed_forward;
+  };
+  std::unique_ptr<Gates> gates_;
   const int64_t index_;
   const Activation act_;
   Param* scale_ = nullptr;
@@ -70,8 +77,10 @@ class Decoder : public Model {
   explicit Decoder(DecoderSpec spec);
   const ModelShape& shape() const override { return spec_.shape; }
   void begin(Step& s) const override;
-  // Not where the host chooses which tokens are looked at, by how many there are.
-  bool steps_are_alike() const override { return !spec_.pooled && (!spec_.latent || spec_.latent->index.heads == 0); }
+  // Not where the host chooses which tokens are looked at, by how many there are, or which pictures.
+  bool steps_are_alike() const override {
+    return !spec_.pooled && !spec_.pictures && (!spec_.latent || spec_.latent->index.heads == 0);
+  }
   int64_t short_context() const override;
   bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
   const GuessHead* guess_head() const override { return guess_head_; }

@@ -8,6 +8,7 @@
 #include "nn/attention.h"
 #include "nn/latent_attention.h"
 #include "nn/moe_by_kind.h"
+#include "nn/picture_attention.h"
 #include "nn/pooled_attention.h"
 
 namespace apus {
@@ -106,6 +107,14 @@ PooledAttention::Spec pooled_spec(const DecoderSpec& spec, int64_t index) {
 }  // namespace
 
 std::unique_ptr<Mixer> make_attention(const DecoderSpec& spec, int64_t index) {
+  if (spec.looks_at_pictures(index))
+    return std::make_unique<PictureAttention>(PictureAttention::Spec{.layer = index,
+                                                                     .hidden = spec.shape.hidden,
+                                                                     .heads = spec.shape.heads,
+                                                                     .kv_heads = spec.shape.kv_heads,
+                                                                     .head_dim = spec.shape.head_dim,
+                                                                     .norm = spec.norm,
+                                                                     .layers = std::ssize(spec.pictures->layers)});
   if (spec.pooled) return std::make_unique<PooledAttention>(pooled_spec(spec, index));
   if (spec.latent) {
     LatentForm form = *spec.latent;

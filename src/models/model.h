@@ -38,6 +38,8 @@ class Model : public Module {
   // What the step's media mean for attention. Before begin().
   virtual void look_ahead(const Inputs& /*in*/, Step& /*s*/) const {}
   virtual MediaAtOnce media_at_once() const { return MediaAtOnce::Nothing; }
+  // Tokens before a text's media see these too: its beginning is another one with other media.
+  virtual bool sees_from_begin() const { return false; }
   // Tokens that texts may hold are below it; those of answers are below shape().vocab.
   virtual int64_t known_words() const { return shape().vocab; }
   // Makes the rotary tables for the step's positions.
@@ -112,6 +114,8 @@ class Model : public Module {
   virtual at::Tensor behind_layer(int64_t /*i*/, const Inputs& /*in*/, at::Tensor x_TD) const { return x_TD; }
   // What was made of media with weights as they were is no longer true.
   virtual void forget_media() const {}
+  // Of how many pictures at most it keeps what layers that read them have made (ModelShape::picture_rows).
+  virtual void keep_pictures(int64_t /*most*/) const {}
 
   // The forms that files of this model may have, and the one that its own file has: it is saved in that again.
   virtual std::vector<DiskForm> disk_forms() const { return {{}}; }

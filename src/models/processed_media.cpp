@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "media/mosaic.h"
+#include "models/spec/canvas_spec.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/media_text.h"
 #include "models/spec/page_spec.h"
@@ -47,6 +48,8 @@ struct Pooled {
 };
 constexpr Pooled kPooled[] = {{MediaType::Image, "pixel_values", "image_token_pooling", "image_grids"},
                               {MediaType::Video, "pixel_values_videos", "video_token_pooling", "video_grids"}};
+// Of pictures on canvases: their shapes by number, and which of their tiles are theirs.
+constexpr const char *kCanvases = "aspect_ratio_ids", *kCanvasTiles = "aspect_ratio_mask";
 constexpr const char* kCropCounts = "image_num_crops";
 constexpr const char* kMasks[] = {"feature_attention_mask", "input_features_mask"};  // of older and newer processors
 
@@ -67,6 +70,7 @@ class ProcessedMedia {
       known = {kCropCounts};
       for (const Pooled& kind : kPooled) known.insert(known.end(), {kind.pixels, kind.pooling, kind.grids});
     }
+    if (spec_.canvas) known = {kKinds[0].pixels, kCanvases, kCanvasTiles};
     if (spec_.page) known = {kKinds[0].pixels, kViews, kViewCounts, kViewGrids};
     if (has_places()) known = {kKinds[0].pixels, kKinds[1].pixels, kPlaces[0], kPlaces[1], kFrameCounts};
     if (has_shapes()) known = {kKinds[0].pixels, kShapes, kPatchMask};
@@ -84,6 +88,10 @@ class ProcessedMedia {
     std::vector<std::shared_ptr<const MediaContent>> contents;
     if (spec_.page) {
       add_pages(contents);
+      return contents;
+    }
+    if (spec_.canvas) {
+      if (has(kKinds[0].pixels)) add_canvases(contents);
       return contents;
     }
     if (pools()) {
@@ -222,6 +230,26 @@ class ProcessedMedia {
         content->came_as = {1, own};
       content->grid = content->grids[0];
       content->shape = {std::ssize(content->values) / v.patch_numbers(), v.patch_numbers()};
+      put(std::move(content), contents);
+    }
+  }
+  // [texts, pictures, tiles, 3, side, side], of each picture the number of its shape; 0: there is none.
+  void add_canvases(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    const CanvasSpec& canvas = *spec_.canvas;
+    at::Tensor all = file_->tensor(kKinds[0].pixels).to(at::kFloat);
+    if (all.dim() == 6) all = all.flatten(0, 1);
+    const at::Tensor shapes = file_->tensor(kCanvases).to(at::kLong).flatten();
+    require(all.dim() == 5 && all.size(0) == shapes.size(0) && all.size(1) == canvas.tiles, Fault::Data, where(), "'",
+            kKinds[0].pixels, "' should have the shape [pictures, ", canvas.tiles,
+            ", 3, side, side] with a number of '", kCanvases, "' for each, it has ", shape_text(all));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      const int64_t shape = shapes[i].item<int64_t>();
+      if (shape == 0) continue;
+      const CanvasTiles tiles = canvas.tiles_of(shape);
+      const at::Tensor own = all[i].narrow(0, 0, tiles.count()).contiguous();
+      auto content = std::make_shared<MediaContent>();
+      content->came_as = {tiles.high, tiles.wide}, content->shape = own.sizes().vec();
+      content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
       put(std::move(content), contents);
     }
   }

@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "media/mosaic.h"
+#include "models/seeing_rows.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -48,23 +49,6 @@ class Texts {
   const Inputs& in_;
   std::vector<std::vector<int32_t>> read_;
 };
-
-int64_t begin_of(const Step& s, size_t i) { return s.begin_q.empty() ? 0 : s.begin_q[i]; }
-
-at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
-  return at::tensor(values, at::kLong).to(device);
-}
-
-// Which adapter each row of the step goes through; empty: nothing is routed.
-std::vector<std::string> adapter_of_rows(const Step& s, int64_t rows) {
-  if (!s.routed) return {};
-  std::vector<std::string> adapter(static_cast<size_t>(rows));
-  for (const auto& group : s.adapters) {
-    const at::Tensor host = group.rows.to(at::kCPU).contiguous();
-    for (int64_t i = 0; i < host.numel(); ++i) adapter[static_cast<size_t>(host.data_ptr<int64_t>()[i])] = group.name;
-  }
-  return adapter;
-}
 
 // A medium as one adapter's tokens see it: its rows, and where they go in the step.
 struct Wanted {
@@ -99,19 +83,6 @@ std::vector<Wanted> wanted_media(const Inputs& in, const Step& s, const SeeingSp
   return all;
 }
 
-// The step for rows of a tower: theirs are not the text's.
-Step tower_step(const Step& s, const std::string& adapter, int64_t rows, at::Device device) {
-  Step own;
-  own.routed = s.routed;
-  if (s.training) {
-    TrainingStep training;
-    training.dropout_seed = s.training->dropout_seed;
-    set_training(own, std::move(training));
-  }
-  if (!adapter.empty()) own.adapters.push_back({adapter, at::arange(rows, at::TensorOptions(device).dtype(at::kLong))});
-  return own;
-}
-
 bool is_heard(const MediaContent& content) { return content.type == MediaType::Audio; }
 
 at::Tensor joined(const std::vector<at::Tensor>& parts) { return parts.size() == 1 ? parts[0] : at::cat(parts, 0); }
@@ -126,6 +97,8 @@ Sight part_of(const Sight& all, int64_t first, int64_t count) {
 SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(child<TowerParts>("", parts_of(seeing()))) {
   if (seeing().page)
     page_.emplace(*seeing().page, parts_);
+  else if (seeing().canvas)
+    canvas_.emplace(*seeing().canvas, parts_);
   else if (seeing().vision.width > 0)
     tower_.emplace(seeing().vision, parts_);
   if (seeing().vision.pooler.heads > 0) pooler_.emplace(seeing().vision, parts_);
@@ -220,6 +193,7 @@ void SeeingDecoder::tell_kinds(const Inputs& in, Step& s) const {
 
 void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
   tell_kinds(in, s);
+  if (canvas_) tell_pictures(in, s);
   s.ahead = nullptr;
   if (!seeing().sees_ahead || in.media.empty()) return;
   const TrainingStep& training = training_of(s);
@@ -293,6 +267,8 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     return {(*ears_)(numbers, step_of, again), {}};
   }
   if (page_) return {(*page_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), contents, step_of, again), {}};
+  if (canvas_)
+    return {(*canvas_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), contents, step_of, again), {}};
   std::vector<bool> pooled;  // a mosaic's content is one grid
   for (const MediaContent* c : contents)
     if (seeing().mosaic && seeing().mosaic->frames_pooled) pooled.push_back(c->type == MediaType::Video);
@@ -367,6 +343,7 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
   } else if (v.tile > 0) {
     const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
     nothing.shape = {1, v.channels, side, side};
+    if (seeing.canvas) nothing.shape = {1, v.channels, v.tile, v.tile}, nothing.came_as = {1, 1};
     if (seeing.mosaic && seeing.mosaic->in_lines) nothing.shape[0] = 2, nothing.came_as = {side, side};
   } else {
     nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
@@ -381,10 +358,11 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
 // wait for each other.
 at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
-  if (!at::GradMode::is_enabled() || (heard ? !ears_ : !tower_ && !page_)) return x_TD;
+  const bool sees = tower_ || page_ || canvas_;
+  if (!at::GradMode::is_enabled() || (heard ? !ears_ : !sees)) return x_TD;
   bool trained = false;
   parts_.visit([&](const std::string& name, Param& p) {
-    const bool of_ears = (!tower_ && !page_) || (ears_ && name.starts_with(seeing().hearing->name + "."));
+    const bool of_ears = !sees || (ears_ && name.starts_with(seeing().hearing->name + "."));
     trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
@@ -431,6 +409,11 @@ at::Tensor SeeingDecoder::with_rows(const at::Tensor& x_TD, const at::Tensor& ta
 
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = words(in.id_T, s);
+  if (canvas_) {
+    if (!s.pictures || s.pictures->idle) x_TD = with_tower_on_tape(std::move(x_TD), false);
+    if (s.pictures) give_pictures(s, x_TD);
+    return x_TD;
+  }
   if (seeing().vision.words > 0 && !in.media.empty()) x_TD = with_marks(std::move(x_TD), in, s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
   std::map<std::pair<bool, std::string>, std::vector<const Wanted*>> groups;  // of a tower and an adapter

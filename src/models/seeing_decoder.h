@@ -5,9 +5,11 @@
 #include "models/decoder.h"
 #include "models/spec/media_text.h"
 #include "models/towers/audio_tower.h"
+#include "models/towers/canvas_tower.h"
 #include "models/towers/feature_cache.h"
 #include "models/towers/page_tower.h"
 #include "models/towers/patch_pooler.h"
+#include "models/towers/picture_store.h"
 #include "models/towers/vision_tower.h"
 
 namespace apus {
@@ -22,7 +24,8 @@ class SeeingDecoder : public Decoder {
     if (!seeing().sees_ahead) return MediaAtOnce::Nothing;
     return seeing().marks_ahead.empty() ? MediaAtOnce::Each : MediaAtOnce::All;
   }
-  int64_t known_words() const override { return shape().vocab + seeing().media_words.count; }
+  int64_t known_words() const override { return shape().vocab + spec().more_words + seeing().media_words.count; }
+  bool sees_from_begin() const override { return spec().pictures.has_value(); }
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const override;
   bool leaves_unread(const std::string& disk_name) const override;
@@ -30,7 +33,8 @@ class SeeingDecoder : public Decoder {
     return seeing().forms.empty() ? Decoder::disk_forms() : seeing().forms;
   }
   bool file_decides_tying() const override { return true; }
-  void forget_media() const override { known_.clear(); }
+  void keep_pictures(int64_t most) const override { pictures_.keep(most); }
+  void forget_media() const override { known_.clear(), pictures_.clear(); }
   // Whether the layers of towers that are trained run again in the backward pass, instead of keeping their activations.
   void run_towers_again(bool again) { again_ = again; }
 
@@ -40,6 +44,8 @@ class SeeingDecoder : public Decoder {
  private:
   using Contents = std::vector<const MediaContent*>;
   void tell_kinds(const Inputs& in, Step& s) const;
+  void tell_pictures(const Inputs& in, Step& s) const;
+  void give_pictures(const Step& s, const at::Tensor& x_TD) const;
   Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
   at::Tensor in_lines(const at::Tensor& row_MD, const Contents& contents) const;
   at::Tensor in_mosaics(const at::Tensor& row_MD, const Contents& contents) const;
@@ -51,7 +57,7 @@ class SeeingDecoder : public Decoder {
   bool trains_layers(bool heard) const;
   const at::Tensor& numbers_like(bool heard) const {
     if (heard && ears_->numbers_like()) return *ears_->numbers_like();
-    return page_ ? page_->numbers_like() : tower_->numbers_like();
+    return page_ ? page_->numbers_like() : canvas_ ? canvas_->numbers_like() : tower_->numbers_like();
   }
 
   TowerParts& parts_;
@@ -59,12 +65,14 @@ class SeeingDecoder : public Decoder {
   const Param *newline_ = nullptr, *separator_ = nullptr;
   const Param* media_words_ = nullptr;  // SeeingSpec::media_words
   std::optional<PatchPooler> pooler_;   // VisionSpec::pooler
-  std::optional<VisionTower> tower_;    // none: it reads pages, or only hears
+  std::optional<VisionTower> tower_;    // none: it reads pages or canvases, or only hears
   std::optional<PageTower> page_;
+  std::optional<CanvasTower> canvas_;
   std::optional<AudioTower> ears_;  // none: it does not hear
   bool again_ = false;
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
   mutable FeatureCache known_;
+  mutable PictureStore pictures_;  // the same of pictures that layers read
 };
 
 }  // namespace apus

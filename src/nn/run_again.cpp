@@ -22,13 +22,15 @@ using torch::autograd::variable_list;
 // What a part is given besides its input, and what it lends to later ones, in one order.
 variable_list tensors_of(const Beside& beside) {
   variable_list all;
-  if (beside.of_layer_TLP.defined()) all.push_back(beside.of_layer_TLP);
+  for (const at::Tensor& each : {beside.of_layer_TLP, beside.picture_RD})
+    if (each.defined()) all.push_back(each);
   for (const auto& [layer, lent] : beside.lent) all.insert(all.end(), lent.begin(), lent.end());
   return all;
 }
 Beside with_tensors(Beside beside, at::TensorList tensors) {
   size_t i = 0;
-  if (beside.of_layer_TLP.defined()) beside.of_layer_TLP = tensors[i++];
+  for (at::Tensor* each : {&beside.of_layer_TLP, &beside.picture_RD})
+    if (each->defined()) *each = tensors[i++];
   for (auto& [layer, lent] : beside.lent)
     for (at::Tensor& each : lent) each = tensors[i++];
   return beside;

@@ -121,6 +121,12 @@ Step moved(const Step& step, at::Device device) {
   if (step.kinds)
     there.kinds =
         std::make_shared<const TokenKinds>(TokenKinds{step.kinds->media_M.to(device), step.kinds->text_N.to(device)});
+  if (step.pictures) {
+    PicturesSeen seen = *step.pictures;
+    for (at::Tensor* t : {&seen.row_R, &seen.open_T1})
+      if (t->defined()) *t = t->to(device);
+    there.pictures = std::make_shared<const PicturesSeen>(std::move(seen));
+  }
   return there;
 }
 

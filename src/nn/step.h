@@ -79,12 +79,50 @@ struct TokenKinds {
   at::Tensor media_M, text_N;
 };
 
+struct MediaContent;  // media/media_item.h
+
+// Which of the tokens that layers are given look at which pictures, in layers that read these in place of the text.
+struct PicturesSeen {
+  // Each stands once for all texts that see it through the same adapter.
+  struct Picture {
+    const MediaContent* content;
+    std::string adapter;
+  };
+  std::vector<Picture> pictures;
+  // Tokens that see the same: the first `rows` rows of each of these pictures.
+  struct Part {
+    size_t picture;
+    int64_t rows;
+    auto operator<=>(const Part&) const = default;
+  };
+  struct Run {
+    int64_t tokens;
+    std::vector<Part> parts;
+  };
+  std::vector<Run> runs;
+  at::Tensor row_R;    // int64: their tokens, one run behind the other
+  at::Tensor open_T1;  // f32: 1 of tokens that stand behind a picture, 0 of all others
+  int64_t rows = 0;    // of every picture
+  // Nobody looks: the layers only take part in the backward pass.
+  bool idle = false;
+};
+
+// What is kept of a picture beside the cache: the rows that a tower made of it, until all layers that read them have
+// made keys and values of them, and these by their layers.
+struct PictureKeys {
+  at::Tensor row_MD;
+  std::map<int64_t, std::pair<at::Tensor, at::Tensor>> of_layer = {};
+};
+
 // What layers are given besides the hidden state. Left by embed() and by layers on the way, read by those behind.
 struct Beside {
   at::Tensor of_layer_TLP;  // of each layer its own; undefined: nothing
   at::Tensor word_T;        // the tokens' ids, where words have experts of their own
   // By the number of the layer that lends: keys and values, where there is no cache; or what it gives late.
   std::map<int64_t, std::vector<at::Tensor>> lent;
+  // Rows of the pictures of Step::pictures, one picture behind the other; with a cache, what is kept of each.
+  at::Tensor picture_RD;
+  std::vector<std::shared_ptr<PictureKeys>> picture_keys;
 };
 
 struct Step {
@@ -106,6 +144,8 @@ struct Step {
   std::shared_ptr<const SeenAhead> ahead;
   // Of models whose experts are chosen by the kind of a token. Null: all are text.
   std::shared_ptr<const TokenKinds> kinds;
+  // Of models with layers that read pictures. Null: no token looks at one, and these layers change nothing.
+  std::shared_ptr<const PicturesSeen> pictures;
 
   // Which tokens go through which adapter, when the step is routed. Otherwise every attached adapter sees every token.
   struct AdapterRows {

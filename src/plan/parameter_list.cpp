@@ -17,7 +17,7 @@ class Listing {
 
   void all() {
     const std::string in = spec_.backbone + ".";
-    plain(str(in, spec_.embed_name, ".weight"), {shape_.vocab, hidden_});
+    plain(str(in, spec_.embed_name, ".weight"), {shape_.vocab + spec_.more_words, hidden_});
     if (const auto& table = spec_.position_table; table && !table->name.empty())
       plain(str(in, table->name, ".weight"), {shape_.max_positions + table->before, hidden_});
     if (!spec_.embedding_norm.empty()) norm(in + spec_.embedding_norm, hidden_);
@@ -84,10 +84,16 @@ class Listing {
   void layer(const std::string& name, int64_t i) {
     const Keeps keeps = shape_.keeps_in(i);
     const LayerNorms norms = spec_.norms_in(i);
+    const bool pictures = spec_.looks_at_pictures(i);
+    if (pictures)
+      for (const std::string& gate : {spec_.pictures->attention_gate, spec_.pictures->feed_forward_gate})
+        plain(name + "." + gate, {1});
     if (spec_.scaled_layers) plain(name + ".layer_scalar", {1});
     norm_of_layer(name, norms.before_attention);
-    const std::string attends = str(name, ".", spec_.attention_name);
-    if (spec_.pooled)
+    const std::string attends = str(name, ".", spec_.attention_in(i));
+    if (pictures)
+      picture_attention(attends);
+    else if (spec_.pooled)
       pooled_attention(attends, *spec_.pooled, i);
     else if (keeps_tokens(keeps))
       spec_.latent ? latent_attention(attends, *spec_.latent, i) : attention(attends, i);
@@ -118,6 +124,13 @@ class Listing {
     }
     if (const auto& streams = spec_.streams)
       for (const char* each : {".attn_hc", ".ffn_hc"}) stream_weights(name + each, *streams);
+  }
+  void picture_attention(const std::string& name) {
+    const int64_t q = shape_.heads * shape_.head_dim, k = shape_.kv_heads * shape_.head_dim;
+    linear(name + ".q_proj", hidden_, q, false);
+    for (const char* each : {".k_proj", ".v_proj"}) linear(name + each, hidden_, k, false);
+    linear(name + ".o_proj", q, hidden_, false);
+    for (const char* each : {".q_norm", ".k_norm"}) norm(name + each, shape_.head_dim);
   }
   void attention(const std::string& name, int64_t layer) {
     const AttentionForm& form = spec_.attention;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/spec/canvas_spec.h"
 #include "models/spec/seeing_spec.h"
 #include "plan/plan.h"
 
@@ -32,9 +33,10 @@ void PlanSpec::count_media(const MediaFacts& media) {
   const auto merge = static_cast<double>(model.seeing->vision.merge);
   // A slice of MiniCPM-V has some 1024 patches.
   const int64_t queries = model.seeing->vision.resampler.queries;
-  const double patches_a_token = model.seeing->page ? 16
-                                 : queries > 0      ? 1024.0 / static_cast<double>(queries)
-                                                    : merge * merge;
+  const double patches_a_token = model.seeing->canvas ? static_cast<double>(model.seeing->canvas->rows())
+                                 : model.seeing->page ? 16
+                                 : queries > 0        ? 1024.0 / static_cast<double>(queries)
+                                                      : merge * merge;
   train.patches = static_cast<double>(rows * row_copies * media.tokens) * share * patches_a_token;
 }
 

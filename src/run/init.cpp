@@ -123,7 +123,7 @@ int run_init(const InitOptions& o) {
   require(dtype.has_value(), Fault::Usage, "--torch_dtype '", type, "' is not known; use float32, bfloat16 or float16");
   config[key] = float_type_name(*dtype);
   const auto model = make_model(config, natural_head(config));
-  const auto vocab = model->shape().vocab;
+  const auto vocab = model->known_words();
   if (!o.tokenizer.empty()) fit_to_tokenizer(config, o.tokenizer, vocab);
   if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;
   require(!o.tokenizer.empty() || vocab >= 2048, Fault::Usage, "vocab_size ", vocab,

@@ -43,7 +43,7 @@ TunedModel load_frozen(const OtherModel& asked, const TrainRun& o, const TunedMo
   const Json config = read_model_config(dir);
   out.model =
       make_model(asked.head == Head::Scalar ? score_config(config, {1, usual_problem(1)}, dir) : config, asked.head);
-  const int64_t tokens = Tokenizer::load(o.model.model)->vocab_size(), known = out.model->shape().vocab;
+  const int64_t tokens = Tokenizer::load(o.model.model)->vocab_size(), known = out.model->known_words();
   require(known >= tokens, Fault::Usage, asked.flag, " ", dir.string(), " knows ", known,
           " tokens, and the tokenizer of ", o.model.model, " has ", tokens, ": it must read what the policy reads");
   out.model->place(mesh);

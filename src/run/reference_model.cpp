@@ -19,7 +19,7 @@ void load_second(ReferenceModel& out, const TrainRun& o, const TunedModel& tuned
   const fs::path dir = o.reference.ref_model.value_or(o.model.model);
   const Json config = read_model_config(dir);
   out.model = make_model(config);
-  const int64_t tokens = Tokenizer::load(o.model.model)->vocab_size(), known = out.model->shape().vocab;
+  const int64_t tokens = Tokenizer::load(o.model.model)->vocab_size(), known = out.model->known_words();
   require(known >= tokens, Fault::Usage, "--ref_model ", dir.string(), " knows ", known,
           " tokens, and the tokenizer of ", o.model.model, " has ", tokens,
           ": the reference must read what the policy reads");

@@ -96,7 +96,7 @@ void Api::tokenize(const Exchange& e) {
 
 void Api::detokenize(const Exchange& e) {
   const auto ids = read_detokenize_request(e.body());
-  service_.check_ids(ids, "tokens");
+  service_.check_ids(ids, "tokens", /*media=*/true);
   const std::string text = service_.spec().tokenizer->decode(ids);
   send_json(*e.reply, {{"prompt", text}, {"content", text}});  // vLLM's name of it, and llama-server's
 }

@@ -100,11 +100,11 @@ std::vector<int32_t> Service::encode(const std::string& text, bool add_special, 
   return spec_.tokenizer->encode(text, add_special);
 }
 
-void Service::check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const {
+void Service::check_room(const std::vector<int32_t>& ids, const char* param, bool answers, bool media) const {
   const auto most = spec_.engine->max_model_len(), length = static_cast<int64_t>(ids.size());
   if (ids.empty()) refuse(param, "'", param, "' has no tokens");
   if (length + (answers ? 1 : 0) > most) too_long(param, str("'", param, "' has ", length), most);
-  check_ids(ids, param);
+  check_ids(ids, param, media);
 }
 
 void Service::check_queue(size_t requests) const {
@@ -119,8 +119,8 @@ void Service::check_queue(size_t requests) const {
   throw error;
 }
 
-void Service::check_ids(const std::vector<int32_t>& ids, const char* param) const {
-  const int64_t vocab = spec_.engine->vocab();
+void Service::check_ids(const std::vector<int32_t>& ids, const char* param, bool media) const {
+  const int64_t vocab = media ? spec_.engine->known_words() : spec_.engine->vocab();
   for (const int32_t id : ids)
     if (id >= vocab) refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", vocab);
 }
@@ -318,7 +318,7 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   adapter_of(call.model);
   check_queue(static_cast<size_t>(call.n));
   const Prompt prompt = chat_prompt(call);
-  check_room(prompt.ids, "messages", true);
+  check_room(prompt.ids, "messages", true, !prompt.media.empty());
   Prepared out;
   out.form = form(call);
   out.form.answers = static_cast<size_t>(call.n);

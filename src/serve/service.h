@@ -84,7 +84,8 @@ class Service {
     return chat_prompt(call).ids;
   }
   std::vector<int32_t> encode(const std::string& text, bool add_special, const char* param) const;
-  void check_ids(const std::vector<int32_t>& ids, const char* param) const;  // that the model knows them
+  // That the model knows them; `media`: there are media among them.
+  void check_ids(const std::vector<int32_t>& ids, const char* param, bool media = false) const;
   const ServiceSpec& spec() const { return spec_; }
   std::vector<std::string> models() const;  // its own name, then the adapters
   Json usual_sampling() const;              // of requests that leave it open
@@ -105,7 +106,7 @@ class Service {
   Json template_words(const ChatCall& call) const;
   std::string adapter_of(const std::string& model) const;  // empty: the model itself
   Sampling sampling(const AnswerCall& call) const;
-  void check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const;
+  void check_room(const std::vector<int32_t>& ids, const char* param, bool answers, bool media = false) const;
   void check_queue(size_t requests) const;
   // Null: any answer will do. `thinks`: the answer begins with thoughts, which may have any form. `calls`: it may be
   // calls of these tools instead.

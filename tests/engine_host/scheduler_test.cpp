@@ -275,6 +275,43 @@ TEST(Scheduler, BlocksAreSharedOnlyWhereTheMediaAreEqual) {
   EXPECT_EQ(m.cached[100], 4) << "without media";
 }
 
+// Of models whose tokens see media that stand behind them, too.
+TEST(Scheduler, WhatStandsBeforeOtherMediaIsNotShared) {
+  Scheduler::Spec with_media = spec(64, 8, 64);
+  with_media.media_from_begin = true;
+  Machine m(with_media);
+  const std::vector<std::pair<Media, int64_t>> cases = {{{{"cat", 30, 1}}, 0},
+                                                        {{{"cat", 30, 1}}, 36},
+                                                        {{{"dog", 30, 1}}, 0},
+                                                        {{{"cat", 30, 1}, {"dog", 35, 1}}, 0},
+                                                        {{}, 0},
+                                                        {{}, 36}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    m.add(static_cast<int64_t>(i), prompt(40), 1, 0, 0, cases[i].first);
+    m.run();
+    EXPECT_EQ(m.cached[static_cast<int64_t>(i)], cases[i].second) << i;
+  }
+}
+
+// What is kept of media has its bound; a text that alone has more is read by itself, and others wait in their order.
+TEST(Scheduler, NoMoreRunThanWhoseMediaAreKept) {
+  Scheduler::Spec few = spec(128, 8, 256);
+  few.most_media = 2;
+  Machine m(few);
+  m.add(1, prompt(8), 3, 0, 0, {{"a", 1, 1}, {"b", 2, 1}, {"c", 3, 1}});
+  m.add(2, prompt(8, 100), 3, 0, 0, {{"a", 1, 1}});
+  m.add(3, prompt(8, 200), 3, 0, 0, {{"b", 1, 1}});
+  m.add(4, prompt(8, 300), 3, 0, 0, {{"c", 1, 1}});
+  m.step();
+  EXPECT_EQ(m.scheduler.running(), 1);
+  while (m.finished.empty()) m.step();
+  m.step();
+  EXPECT_EQ(m.scheduler.running(), 2);
+  m.run();
+  EXPECT_EQ(m.finished, (std::vector<int64_t>{1, 2, 3, 4}));
+  expect_idle(m.scheduler);
+}
+
 // Of models whose images' tokens see each other: an image larger than a step makes one larger step, and so do all of
 // them where each image sees the others.
 TEST(Scheduler, NoStepEndsWithinMediaThatAreReadAtOnce) {

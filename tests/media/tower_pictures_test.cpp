@@ -7,6 +7,7 @@
 
 #include "media/processor.h"
 #include "media/smol_video.h"
+#include "models/spec/canvas_spec.h"
 #include "tests/media/golden_numbers.h"
 #include "tests/media/tower_processor.h"
 #include "tests/refusal.h"
@@ -283,6 +284,39 @@ TEST(TowerPictures, TilesOfLlama4) {
     const auto tiles = static_cast<size_t>(n[2] * n[3]);
     EXPECT_EQ(large->views({n[1], n[0], black}).size(), tiles > 1 ? tiles + 1 : 1) << row.dump();
   }
+}
+
+TEST(TowerPictures, CanvasesOfMllama) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(16, 4);
+  config["vision_config"]["max_num_tiles"] = 4, config["image_token_index"] = 7;
+  const auto processor = tower_processor("mllama", golden.json["mllama"], config);
+  CanvasSpec canvas{.tiles = 4};
+  for (const char* number : {"0", "1"}) {
+    const std::string name = std::string("mllama/") + number;
+    const PreparedMedia made = processor->image(golden.image(std::string("picture/") + number));
+    EXPECT_EQ(made.content->shape, golden.shape(name)) << name;
+    golden.expect_near(name, made.content->values, kTowerPixels);
+    const CanvasTiles tiles{made.content->came_as[0], made.content->came_as[1]};
+    EXPECT_EQ(canvas.shape_number(tiles), golden.json[name + "/shape"].get<int64_t>());
+    EXPECT_EQ(canvas.tiles_of(canvas.shape_number(tiles)).wide, tiles.wide);
+    EXPECT_EQ(made.text, "<|image|>");
+    EXPECT_EQ(made.runs, (std::vector<std::vector<int32_t>>{{7}}));
+  }
+  config = tower_of(560, 14), config["vision_config"]["max_num_tiles"] = 4;
+  const auto large = tower_processor("mllama", Json(), config);
+  for (const Json& row : golden.json["sizes/mllama"]) {
+    const auto n = row.get<std::vector<int64_t>>();
+    if (n[0] * n[1] > 1000000) continue;
+    const auto black = std::vector<uint8_t>(static_cast<size_t>(n[0] * n[1] * 3));
+    const PreparedMedia made = large->image({n[1], n[0], black});
+    EXPECT_EQ(made.content->came_as, (std::array<int64_t, 2>{n[2], n[3]})) << row.dump();
+  }
+  const auto refusal = [&](const Json& file) {
+    return test::refusal(Fault::Model, [&] { tower_processor("mllama", file, config); });
+  };
+  test::expect_says(refusal({{"max_image_tiles", 6}}), "max_num_tiles, 4");
+  test::expect_says(refusal({{"size", {{"height", 224}, {"width", 224}}}}), "560 x 560");
 }
 
 TEST(TowerPictures, PagesOfDeepseekOcr) {

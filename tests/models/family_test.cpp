@@ -187,6 +187,18 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
     if (config.contains(token)) config[token] = 39;
 }
 
+// Llama 3.2 Vision: one layer of the text part reads pictures, and one layer of the tower is taken.
+void shrink_canvas(Json& config) {
+  if (config["model_type"] != "mllama") return;
+  config["text_config"]["cross_attention_layers"] = {1};
+  config["vision_config"].erase("num_attention_heads");
+  config["vision_config"].update({{"attention_heads", 2},
+                                  {"num_global_layers", 1},
+                                  {"max_num_tiles", 2},
+                                  {"intermediate_layers_indices", {0}},
+                                  {"vision_output_dim", 16}});
+}
+
 // ERNIE 4.5 VL's experts for text and for what is seen; a head turns by two angles.
 void shrink_experts_by_kind(Json& config) {
   const bool nested = config["model_type"] == "ernie4_5_vl_moe";
@@ -290,6 +302,7 @@ std::vector<Json> small_configs() {
       shrink_sight(config);
     if (config.contains("audio_config")) shrink_hearing(config);
     shrink_experts_by_kind(config);
+    shrink_canvas(config);
     if (config.contains("rope_scaling") && config["rope_scaling"].contains("xdrope_section"))
       config["rope_scaling"]["xdrope_section"] = {1, 1, 1, 1};
     all.push_back(std::move(config));

@@ -24,7 +24,8 @@ inline void write_media(const Case& c, const std::string& which, const std::file
                            "pixel_values_local",  "num_local_patches",
                            "patches_grid",        "image_token_pooling",
                            "image_grids",         "image_num_crops",
-                           "video_token_pooling", "video_grids"})
+                           "video_token_pooling", "video_grids",
+                           "aspect_ratio_ids",    "aspect_ratio_mask"})
     if (c.has(which + "/" + name)) tensors.emplace_back(name, c.tensor(which + "/" + name).contiguous());
   write_safetensors(file, tensors);
 }

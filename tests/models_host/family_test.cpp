@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/files.h"
+#include "models/spec/canvas_spec.h"
 #include "models/spec/config_parts.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/presets.h"
@@ -271,6 +272,45 @@ TEST(Families, BothStylesOfErnieVlAreOne) {
   Json unlike = own;
   unlike["moe_num_experts"] = {64, 32};
   test::expect_says(test::refusal(Fault::Model, [&] { describe_model(unlike); }), "64 and 32");
+}
+
+// Llama 3.2 Vision: every fifth layer reads pictures, and the cache holds nothing of it.
+TEST(Families, Llama32VisionIsRead) {
+  const Json config = preset_config("llama3.2-11b-vision");
+  const DecoderSpec spec = describe_model(config);
+  ASSERT_TRUE(spec.pictures && spec.seeing && spec.seeing->canvas);
+  EXPECT_EQ(spec.pictures->layers, (std::vector<int64_t>{3, 8, 13, 18, 23, 28, 33, 38}));
+  EXPECT_EQ(spec.shape.cached[3].heads, 0);
+  EXPECT_EQ(spec.shape.cached[4].heads, 8);
+  EXPECT_EQ(spec.shape.picture_rows, 4 * 1601);
+  EXPECT_EQ(spec.more_words, 8);
+  EXPECT_EQ(spec.ropes[0].theta, 5e5);
+  EXPECT_EQ(spec.seeing->canvas->filled_rows(), 1608);
+  const DiskForm& form = spec.seeing->forms[0];
+  for (const auto& [own, disk] :
+       {std::pair<std::string, std::string>{"model.language_model.layers.3.cross_attn_attn_gate",
+                                            "language_model.model.layers.3.cross_attn_attn_gate"},
+        {"lm_head.weight", "language_model.lm_head.weight"},
+        {"model.vision_model.class_embedding", "vision_model.class_embedding"},
+        {"model.multi_modal_projector.bias", "multi_modal_projector.bias"}}) {
+    EXPECT_EQ(form.disk_name(own), disk);
+    EXPECT_EQ(form.own_name(disk), own);
+  }
+  // What files leave out is what the class takes.
+  Json bare = config;
+  bare["text_config"] = {{"model_type", "mllama_text_model"}}, bare["vision_config"] = Json::object();
+  const DecoderSpec taken = describe_model(bare);
+  EXPECT_EQ(taken.shape.layers, 40);
+  EXPECT_EQ(taken.pictures->layers, spec.pictures->layers);
+  EXPECT_EQ(taken.seeing->canvas->side, 448);
+  const auto refusal = [&](const char* part, const char* key, const Json& value) {
+    Json other = config;
+    other[part][key] = value;
+    return test::refusal(Fault::Model, [&] { describe_model(other); });
+  };
+  test::expect_says(refusal("text_config", "cross_attention_layers", {3, 40}), "40 layers");
+  test::expect_says(refusal("vision_config", "vision_output_dim", 1280), "7680");
+  test::expect_says(refusal("vision_config", "supported_aspect_ratios", {{1, 1}}), "supported_aspect_ratios");
 }
 
 // Sizes of Voxtral's encoder have either of two names, and the text part the 3B model's sizes where the file is silent.

@@ -33,6 +33,7 @@ from transformers.models.llava.image_processing_pil_llava import LlavaImageProce
 from transformers.models.ovis2.image_processing_pil_ovis2 import Ovis2ImageProcessorPil
 from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize
+from transformers.models.mllama.image_processing_pil_mllama import MllamaImageProcessorPil, get_optimal_tiled_canvas
 from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
 from transformers.models.molmo2.image_processing_molmo2 import Molmo2ImageProcessor
 from transformers.models.molmo2.processing_molmo2 import Molmo2Processor
@@ -246,6 +247,18 @@ def add_tiles(tensors, numbers):
                                for height in (9, 300, 336, 700, 1201, 5000) for width in (13, 97, 336, 420, 672, 1999)]
 
 
+def add_mllama(tensors, numbers):
+    """Of Llama 3.2 Vision: the tiles of a picture without those that fill them up, and how many lines and columns of them."""
+    processor = MllamaImageProcessorPil(size={"height": 16, "width": 16}, max_image_tiles=4)
+    numbers["mllama"] = {k: v for k, v in processor.to_dict().items() if k in ("size", "max_image_tiles", "image_mean", "image_std", "resample")}
+    for i in range(len(SIZES)):
+        made = processor([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="pt")
+        tensors[f"mllama/{i}"] = made["pixel_values"][0, 0, :made["num_tiles"][0][0]].float().contiguous()
+        numbers[f"mllama/{i}/shape"] = int(made["aspect_ratio_ids"][0, 0])
+    numbers["sizes/mllama"] = [[height, width, *[int(n) // 560 for n in get_optimal_tiled_canvas(height, width, 4, 560)]]
+                               for height in (9, 300, 560, 700, 1201, 1400) for width in (13, 97, 560, 672, 1120, 1999)]
+
+
 def add_lfm2(tensors, numbers):
     """Tiles of a picture and all of it as rows of patches, in blocks of 2 x 2 and colour by colour, and the lines and columns of each."""
     said = {"encoder_patch_size": 4, "downsample_factor": 2, "tile_size": 16, "min_image_tokens": 2, "max_image_tokens": 6, "min_tiles": 2,
@@ -314,6 +327,7 @@ def main():
     add_minicpm(tensors, numbers)
     add_lfm2(tensors, numbers)
     add_tiles(tensors, numbers)
+    add_mllama(tensors, numbers)
     add_gemma4(tensors, numbers)
     add_gemma4_unified(tensors, numbers)
     add_phi3_v(tensors, numbers)

@@ -18,6 +18,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
+import mllama
 import molmo2
 from deepseek_vl2 import DeepseekVl2
 from dots_ocr import DotsOcr
@@ -318,6 +319,8 @@ def placed_patches(vision, count, height, width):
 
 def pictures_of(config, number):
     """What a processor makes of one picture, under the names of the model's arguments."""
+    if config.model_type == "mllama":
+        return mllama.picture(config, number)
     vision, size = config.vision_config, SIZES[number]
     if config.model_type == "molmo2":
         return molmo2.picture(config, number)
@@ -387,6 +390,8 @@ def as_arguments(model, given):
 
 
 def features_of(model, pictures):
+    if model.config.model_type == "mllama":
+        return [mllama.features_of(model, pictures)]
     if model.config.model_type == "llama4":  # each tile for itself
         made = model.get_image_features(**pictures, return_dict=True).last_hidden_state
         return [model.multi_modal_projector(made.flatten(0, 1))]
@@ -416,6 +421,8 @@ class Run:
 
     def __call__(self, row, pictures):
         given = together(pictures)
+        if self.config.model_type == "mllama":
+            given = mllama.arguments(self.config, row, given)
         if self.config.model_type == "molmo2":
             given["mm_token_type_ids"] = molmo2.kinds(self.config, row)
         if self.whole:
@@ -453,13 +460,16 @@ def make_rows(config, model):
     """Ids of the rows with as many tokens of a picture as the model makes of it, and the pictures of each."""
     words = lambda n: [t for t in torch.randint(3, config.text_config.vocab_size, (4 * n,)).tolist() if t not in placeholders(config)][:n]
     rows, pictures, number = [], [], 0
-    for lengths in ((0, 8), (0, 6)) if config.model_type == "paligemma" else ROWS:  # its pictures stand before all words
+    own_rows = {"paligemma": ((0, 8), (0, 6)), "mllama": mllama.ROWS}  # PaliGemma's pictures stand before all words
+    for lengths in own_rows.get(config.model_type, ROWS):
         row, own = words(lengths[0]), []
         for length in lengths[1:]:
             own.append(pictures_of(config, number))
             number += 1
             with torch.no_grad():
                 stands = molmo2.tokens_of(config, own[-1]) if config.model_type == "molmo2" else [config.image_token_id] * len(features_of(model, own[-1])[0])
+            if config.model_type == "mllama":
+                stands = stands[:1]
             if config.model_type == "ernie4_5_vl_moe":
                 stands = [config.image_start_token_id, *stands, config.image_end_token_id]
             row += stands + words(length)
@@ -540,6 +550,8 @@ def main():
     own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
     if own_ovis:
         as_own_ovis(model, wanted)
+    if config.model_type == "mllama":
+        mllama.open_gates(model)
     run = Run(model, config)
     rows, pictures, text = make_rows(config, model)
     tensors = {}

@@ -34,6 +34,7 @@ TEST(Plan, CountsParametersOfKnownModels) {
   for (const auto& [name, parameters] : cards)
     EXPECT_NEAR(static_cast<double>(model_facts(preset_config(name)).parameters()) / parameters, 1, 0.005) << name;
   EXPECT_NEAR(static_cast<double>(model_facts(preset_config("qwen3-30b-a3b")).active_parameters()), 3.35e9, 0.05e9);
+  EXPECT_EQ(model_facts(preset_config("llama3.2-11b-vision")).parameters(), 10670220835);
 }
 
 TEST(Plan, LoraFactorsByHand) {

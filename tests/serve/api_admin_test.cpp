@@ -108,6 +108,15 @@ TEST(ServeAdmin, TheOnlyAdapterAnswersRequestsThatNameNoModelAndTheBaseItsOwnNam
   EXPECT_EQ(asked(Json::object()), Pair("", "tiny")) << "when it is gone";
 }
 
+TEST(ServeAdmin, WordsBehindTheVocabularyComeWithMediaAlone) {
+  Served s;
+  const Service service(s.service());
+  const std::vector<int32_t> ids{5, 1 << 20};
+  EXPECT_THROW(service.check_ids(ids, "messages"), ApiError);
+  EXPECT_NO_THROW(service.check_ids(ids, "messages", /*media=*/true));
+  EXPECT_THROW(service.check_ids({(1 << 20) + 8}, "messages", /*media=*/true), ApiError);
+}
+
 TEST(ServeAdmin, ModelsTellHowTheySampleWhenNobodySaysIt) {
   Served s;
   ServiceSpec spec = s.service();

@@ -59,6 +59,7 @@ class FakeEngine : public TextEngine {
   }
   int64_t max_model_len() const override { return 2000; }
   int64_t vocab() const override { return 1 << 20; }
+  int64_t known_words() const override { return (1 << 20) + 8; }
   std::vector<std::string> adapters() const override {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> names;

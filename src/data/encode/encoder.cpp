@@ -151,12 +151,10 @@ Sample Encoder::encode_prompt(const Row& row) const {
   Json columns = row.value;
   try {
     Row shown = row;
-    RowMedia media;
-    if (has_media(row)) media = read_media(row, shown.value["messages"]);
-    // Rewards compare boxes with those of the row's own answer, which are said here as the model says them.
-    if (const Json& last = shown.value["messages"].back();
-        row.value.contains("objects") && !row.value.contains("solution") && last["role"] == "assistant")
-      columns["solution"] = last["content"];
+    Json& messages = shown.value["messages"];
+    RowMedia media = has_media(row) ? read_media(row, messages) : RowMedia();
+    if (row.value.contains("objects") && !row.value.contains("solution") && messages.back()["role"] == "assistant")
+      columns["solution"] = messages.back()["content"];  // for rewards: its boxes are said as the model says them
     sample.ids = tokenizer_->encode(prompt_text(shown), !options_.use_chat_template);
     sample.trained.assign(sample.ids.size(), 0);
     if (!media.empty()) place_media(sample, std::move(media), row.origin);

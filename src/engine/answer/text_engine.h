@@ -76,6 +76,7 @@ class TextEngine {
   virtual EngineStats stats() const = 0;     // thread-safe
   virtual int64_t max_model_len() const = 0;
   virtual int64_t vocab() const = 0;
+  virtual int64_t known_words() const { return vocab(); }  // of prompts with media
   virtual std::vector<std::string> adapters() const = 0;
   virtual void load_adapter(const std::string& name, const std::string& dir) = 0;
   virtual void unload_adapter(const std::string& name) = 0;

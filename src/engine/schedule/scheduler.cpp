@@ -151,9 +151,17 @@ void Scheduler::admit(StepPlan& plan) {
   }
 }
 
+bool Scheduler::room_for_media(const Sequence& s) const {
+  if (spec_.most_media == 0 || s.media.empty()) return true;
+  int64_t taken = 0;
+  for (const Sequence* other : running_) taken += std::ssize(other->media);
+  return taken == 0 || taken + std::ssize(s.media) <= spec_.most_media;
+}
+
 // Takes all blocks of the known tokens, so that a prompt under way never lacks one. Later: another sequence is just
 // computing a block that this one can share.
 Scheduler::Entry Scheduler::try_admit(Sequence& s) {
+  if (!room_for_media(s)) return Entry::Full;
   if (promised_.count(s.awaited_)) return Entry::Later;
   const auto tokens = static_cast<int64_t>(s.tokens.size());
   const int64_t block_size = spec_.pool.block_size;
@@ -283,7 +291,8 @@ void Scheduler::drop_blocks(Sequence& s) {
 void Scheduler::hash_up_to(Sequence& s, size_t blocks) {
   const auto size = static_cast<size_t>(spec_.pool.block_size);
   while (s.hashes_.size() < blocks) {
-    const BlockHash before = s.hashes_.empty() ? pool_.root(s.salt_) : s.hashes_.back();
+    BlockHash before = s.hashes_.empty() ? pool_.root(s.salt_) : s.hashes_.back();
+    if (s.hashes_.empty() && spec_.media_from_begin) before = pool_.chain(before, {}, s.media);
     const size_t first = s.hashes_.size() * size;
     const auto begin = static_cast<int64_t>(first);
     const auto media = media_touching(s.media, begin, begin + spec_.pool.block_size);

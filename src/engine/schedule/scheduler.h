@@ -80,6 +80,10 @@ class Scheduler {
     int64_t max_sequences = 256, max_step_tokens = 2048;
     // A text that grows beyond it is read anew, with the keys of longer texts (Model::short_context); 0: none is.
     int64_t short_context = 0;
+    // Tokens before a text's media see these too (Model::sees_from_begin).
+    bool media_from_begin = false;
+    // Those that run have no more media together, unless one alone has; 0: any number.
+    int64_t most_media = 0;
   };
   static constexpr uint64_t kLongText = uint64_t{1} << 32;  // in the salt of a text beyond the short context
   explicit Scheduler(Spec spec);
@@ -129,6 +133,7 @@ class Scheduler {
   enum class Entry { In, Later, Full };
   Entry try_admit(Sequence& s);
   void plan_tokens(StepPlan& plan, const Sequence& s) const;
+  bool room_for_media(const Sequence& s) const;
   void preempt(Sequence& s);
   void leave_seat(Sequence& s);
   void drop_blocks(Sequence& s);

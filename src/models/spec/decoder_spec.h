@@ -61,6 +61,9 @@ struct ModelShape {
   // What towers make goes into so many layers besides the embedding: those of a pipeline's first stage.
   int64_t seen_layers = 0;
   TokenSharing sharing = {};
+  // Above 0: layers of which the cache holds nothing read pictures, each of so many rows, and keep a key and a value of
+  // every row.
+  int64_t picture_rows = 0;
   // So many further layers are in the file, which guess tokens ahead. The model itself has none of them.
   int64_t unread_layers = 0;
 };
@@ -194,6 +197,14 @@ struct LayerInputForm {
   int64_t media_word = 0;
 };
 
+// Layers whose attention looks at the pictures of a text in place of the text. What attention and feed-forward give is
+// opened by learnt numbers, and tokens before a text's first picture get nothing of the feed-forward.
+struct PictureLayers {
+  std::vector<int64_t> layers;
+  std::string attention = "cross_attn";
+  std::string attention_gate = "cross_attn_attn_gate", feed_forward_gate = "cross_attn_mlp_gate";
+};
+
 struct DecoderSpec {
   ModelShape shape;
   // The name of everything but the head, in the checkpoint.
@@ -216,6 +227,7 @@ struct DecoderSpec {
   // Per layer; empty: every one has the shape's heads.
   std::vector<LayerHeads> heads_of;
   std::optional<LayerInputForm> layer_inputs;
+  std::optional<PictureLayers> pictures;
   // A layer's result is multiplied by a number of the file, which is not trained.
   bool scaled_layers = false;
   // Instead of keys and values of each head's own.
@@ -257,6 +269,9 @@ struct DecoderSpec {
   std::string embed_name = "embed_tokens", layers_name = "layers", attention_name = "self_attn";
   // The name of a norm behind the embedding; "": there is none.
   std::string embedding_norm = "";
+  // So many tokens behind the vocabulary have rows of the embedding too: they stand in texts with media, and never in
+  // answers.
+  int64_t more_words = 0;
   std::optional<PositionTable> position_table;
   // The forms that files may have, where names or sides are not the model's own.
   std::vector<DiskForm> forms = {};
@@ -275,10 +290,16 @@ struct DecoderSpec {
   }
   // Whether layers are given anything but the hidden state of the layer before.
   bool hands_on_more() const {
-    return layer_inputs || experts_by_word() ||
+    return layer_inputs || pictures || experts_by_word() ||
            std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; }) ||
            std::any_of(feed_forward.begin(), feed_forward.end(), is_late) || streams ||
            (latent && !latent->taken_of.empty());
+  }
+  bool looks_at_pictures(int64_t layer) const {
+    return pictures && std::find(pictures->layers.begin(), pictures->layers.end(), layer) != pictures->layers.end();
+  }
+  const std::string& attention_in(int64_t layer) const {
+    return looks_at_pictures(layer) ? pictures->attention : attention_name;
   }
   bool experts_by_word() const {
     return std::any_of(feed_forward.begin(), feed_forward.end(), [](const FeedForwardSpec& kind) {

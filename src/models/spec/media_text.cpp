@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "media/mosaic.h"
+#include "models/spec/canvas_spec.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/page_spec.h"
 #include "models/spec/vision_grid.h"
@@ -110,6 +111,7 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   const char* const name = media_name(content.type);
   if (content.type == MediaType::Audio) return tokens_of_sound(content, spec);
   require(spec.vision.width > 0, Fault::Usage, "this model hears, and does not see ", name, "s");
+  if (spec.canvas) return canvas_tiles(content, *spec.canvas).count() > 0 ? 1 : 0;
   if (spec.vision.tile > 0) return tokens_of_tiles(content, spec);
   const int64_t m = spec.vision.merge;
   constexpr int64_t kLargest = 1 << 20;

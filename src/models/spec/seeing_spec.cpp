@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/spec/canvas_spec.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/page_spec.h"
 
@@ -220,6 +221,8 @@ std::vector<TowerPart> parts_of(const SeeingSpec& spec) {
   std::vector<TowerPart> all;
   if (spec.page)
     all = parts_of(*spec.page);
+  else if (spec.canvas)
+    all = parts_of(*spec.canvas);
   else if (spec.vision.width > 0)
     all = parts_of(spec.vision);
   if (const auto& more = spec.media_words; more.count > 0)

@@ -286,6 +286,7 @@ enum class TimeRule {
 
 struct HearingSpec;  // models/spec/hearing_spec.h
 struct PageSpec;     // models/spec/page_spec.h
+struct CanvasSpec;   // models/spec/canvas_spec.h
 struct MosaicForm;   // media/mosaic.h
 
 // Of tokens: the files leave their numbers to the tokenizer. An item's first token is it then.
@@ -295,6 +296,9 @@ struct SeeingSpec {
   VisionSpec vision;
   // Set: it reads pages by these towers, and `vision` says of them what is counted of every tower (vision_of).
   std::shared_ptr<const PageSpec> page = nullptr;
+  // Set: it lays pictures on canvases and looks at them by this tower, and `vision` says of it what is counted of every
+  // tower. One token stands for a picture; what the tower makes of it goes to layers that read nothing else.
+  std::shared_ptr<const CanvasSpec> canvas = nullptr;
   // Null: it does not hear.
   std::shared_ptr<const HearingSpec> hearing = nullptr;
   // -1: the model takes none of the kind.
