@@ -2,9 +2,9 @@
 #include "base/boxes.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <charconv>
 #include <optional>
 #include <string>
 
@@ -74,8 +74,8 @@ std::vector<Box> said_boxes(std::string_view text) {
 
 double overlap(const Box& first, const Box& second) {
   const Box a = in_order(first), b = in_order(second);
-  const double shared = length(std::max(a[0], b[0]), std::min(a[2], b[2])) *
-                        length(std::max(a[1], b[1]), std::min(a[3], b[3]));
+  const double shared =
+      length(std::max(a[0], b[0]), std::min(a[2], b[2])) * length(std::max(a[1], b[1]), std::min(a[3], b[3]));
   const double both = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared;
   return both > 0 && std::isfinite(both) ? shared / both : 0;
 }
@@ -93,8 +93,7 @@ double overlap(const std::vector<Box>& said, const std::vector<Box>& wanted) {
   std::vector<bool> used(said.size()), found(wanted.size());
   double sum = 0;
   for (const Pair& pair : pairs)
-    if (!used[pair.said] && !found[pair.wanted])
-      used[pair.said] = found[pair.wanted] = true, sum += pair.overlap;
+    if (!used[pair.said] && !found[pair.wanted]) used[pair.said] = found[pair.wanted] = true, sum += pair.overlap;
   const size_t longer = std::max(said.size(), wanted.size());
   return longer == 0 ? 1 : sum / static_cast<double>(longer);
 }

@@ -13,7 +13,8 @@
 namespace apus {
 namespace {
 
-constexpr size_t kLongest = 4000;  // letters: the comparison is quadratic, longer texts are compared by their beginnings
+constexpr size_t kLongest =
+    4000;  // letters: the comparison is quadratic, longer texts are compared by their beginnings
 
 std::u32string letters(const std::string& text) {
   const std::string plain = unicode::lossy(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// iou: how well the boxes of an answer cover those of the row's `solution`. Both are in the words of the model's family,
-// in which a picture's sides may have any length: parts of areas do not depend on it.
+// iou: how well the boxes of an answer cover those of the row's `solution`. Both are in the words of the model's
+// family, in which a picture's sides may have any length: parts of areas do not depend on it.
 #include "base/boxes.h"
 
 #include <cmath>

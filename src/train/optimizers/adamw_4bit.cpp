@@ -84,7 +84,8 @@ class AdamW4 final : public Optimizer {
                                     .mul_(decay_.beta2)
                                     .addcmul_(g, g, 1 - decay_.beta2);
       const at::Tensor step = (mean / square.sqrt().div_(root).add_(decay_.eps)).narrow(0, 0, n);
-      change_part(slot, param, begin, n, u, [&](at::Tensor& p) { p.mul_(1 - u.lr * u.weight_decay).add_(step, -size); });
+      change_part(slot, param, begin, n, u,
+                  [&](at::Tensor& p) { p.mul_(1 - u.lr * u.weight_decay).add_(step, -size); });
       write(codes("exp_avg"), scales("exp_avg"), mean, mean_table);
       write(codes("exp_avg_sq"), scales("exp_avg_sq"), square, square_table);
     }
@@ -95,7 +96,8 @@ class AdamW4 final : public Optimizer {
   void change_part(Slot& slot, const at::Tensor& param, int64_t begin, int64_t n, const Update& u,
                    const Change& change) const {
     at::Tensor target = param.view(-1).narrow(0, begin, n);
-    at::Tensor wide = keeps_master(param) ? slot.state.at("master").view(-1).narrow(0, begin, n) : target.to(at::kFloat);
+    at::Tensor wide =
+        keeps_master(param) ? slot.state.at("master").view(-1).narrow(0, begin, n) : target.to(at::kFloat);
     change(wide);
     if (rounding_ == Rounding::Stochastic && target.scalar_type() == at::kBFloat16)
       round_stochastic_(target, wide, advanced(dither_of(slot, u.step), begin));
