@@ -8,7 +8,7 @@
 namespace apus {
 
 namespace {
-std::string joined(const std::string& prefix, const std::string& name) {
+std::string dotted(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
 }  // namespace
@@ -20,13 +20,13 @@ std::vector<int64_t> Param::local_shape() const {
 }
 
 void Module::visit(const Visit& f, const std::string& prefix) {
-  for (auto& [name, param] : params_) f(joined(prefix, name), *param);
-  for (auto& [name, module] : children_) module->visit(f, joined(prefix, name));
+  for (auto& [name, param] : params_) f(dotted(prefix, name), *param);
+  for (auto& [name, module] : children_) module->visit(f, dotted(prefix, name));
 }
 
 void Module::visit_modules(const VisitModule& f, const std::string& prefix) {
   f(prefix, *this);
-  for (auto& [name, module] : children_) module->visit_modules(f, joined(prefix, name));
+  for (auto& [name, module] : children_) module->visit_modules(f, dotted(prefix, name));
 }
 
 void Module::place(MeshView& mesh) {

@@ -28,7 +28,7 @@ std::vector<int64_t> with_size(at::IntArrayRef shape, int64_t dim, int64_t size)
 }
 
 // What `cut` divided, from the parts of the ranks along its axis. Shared groups come from several ranks, all alike.
-at::Tensor joined(const at::Tensor& part, const Cut& cut, int64_t size, MeshView& mesh) {
+at::Tensor put_back(const at::Tensor& part, const Cut& cut, int64_t size, MeshView& mesh) {
   const int ranks = mesh.size(cut.axis);
   const at::Tensor mine = part.contiguous();
   std::vector<Range> ranges;
@@ -83,7 +83,7 @@ at::Tensor gathered(const at::Tensor& part, const Param& param, MeshView* mesh) 
     const Cut cut = before.back();
     before.pop_back();
     const Range range = local_part(param.full, before, mesh->layout())[static_cast<size_t>(cut.dim)];
-    if (mesh->size(cut.axis) > 1) whole = joined(whole, cut, range.size, *mesh);
+    if (mesh->size(cut.axis) > 1) whole = put_back(whole, cut, range.size, *mesh);
   }
   return whole;
 }

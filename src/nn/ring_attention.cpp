@@ -192,13 +192,13 @@ struct Around {
   std::shared_ptr<const Ring> ring;
   ops::AttentionRule rule;
 };
-struct Known {
+struct KnownAnswer {
   ops::Attended result;
 };
 
 struct RingAttention : torch::autograd::Function<RingAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const OptionalTensor& sinks, const Around& around, const Known& known) {
+                               const OptionalTensor& sinks, const Around& around, const KnownAnswer& known) {
     ops::Attended out = known.result;
     if (!out.out_TNH.defined()) {
       ops::AttentionRule rule = around.rule;
@@ -227,7 +227,7 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
 at::Tensor ring_attention(const at::Tensor& q_tNH, const at::Tensor& k_tKH, const at::Tensor& v_tKV,
                           const ops::AttentionRule& rule, const std::shared_ptr<const Ring>& ring,
                           ops::Attended* kept) {
-  const Known known{kept ? *kept : ops::Attended()};
+  const KnownAnswer known{kept ? *kept : ops::Attended()};
   Around around{ring, rule};
   around.rule.sinks_N = at::Tensor();
   const auto out = RingAttention::apply(q_tNH, k_tKH, v_tKV, maybe(rule.sinks_N), around, known);

@@ -7,11 +7,12 @@
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
 #include "text/token_model.h"
+#include "text/tokenizer_source.h"
 
 namespace apus {
 namespace {
 
-constexpr std::string_view kMetaspace = "▁";
+constexpr std::string_view kSpaceMark = kMetaspace;
 
 std::string byte_token(unsigned char byte) {
   static constexpr char kHex[] = "0123456789ABCDEF";
@@ -142,11 +143,11 @@ void Bpe::add_merge(JsonCursor& cursor, std::string_view left, std::string_view 
   merged += right.substr(prefix_.size());
   if (merges_.size() >= MergeTable::kMaxRules) cursor.error(str("more than ", MergeTable::kMaxRules, " merges"));
   merges_.add(known(left), known(right), known(merged));
-  if (right.starts_with(kMetaspace) && !left.ends_with(kMetaspace)) words_apart_ = false;
+  if (right.starts_with(kSpaceMark) && !left.ends_with(kSpaceMark)) words_apart_ = false;
 }
 
 void Bpe::prepare() {
-  words_apart_ = words_apart_ && !bytes_ && prefix_.empty() && suffix_.empty() && vocabulary_.find(kMetaspace) >= 0;
+  words_apart_ = words_apart_ && !bytes_ && prefix_.empty() && suffix_.empty() && vocabulary_.find(kSpaceMark) >= 0;
   simple_ = bytes_ && prefix_.empty() && suffix_.empty();
   for (int b = 0; b < 256; ++b) {
     const char c = static_cast<char>(b);
@@ -178,8 +179,8 @@ void Bpe::encode(std::string_view piece, TokenSink& out) const {
   const uint32_t base = out.base;
   for (size_t begin = 0; begin < piece.size();) {
     size_t end = begin;
-    while (piece.substr(end).starts_with(kMetaspace)) end += kMetaspace.size();
-    end = std::min(piece.find(kMetaspace, end), piece.size());
+    while (piece.substr(end).starts_with(kSpaceMark)) end += kSpaceMark.size();
+    end = std::min(piece.find(kSpaceMark, end), piece.size());
     out.base = base + static_cast<uint32_t>(begin);
     encode_word(piece.substr(begin, end - begin), out);
     begin = end;

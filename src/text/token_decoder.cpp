@@ -73,9 +73,10 @@ class Fuse final : public TokenDecoder {
   void apply(Tokens& tokens) const override { tokens = {joined(tokens)}; }
 };
 
-class Strip final : public TokenDecoder {
+class StripPieces final : public TokenDecoder {
  public:
-  Strip(std::string content, int64_t start, int64_t stop) : content_(std::move(content)), start_(start), stop_(stop) {}
+  StripPieces(std::string content, int64_t start, int64_t stop)
+      : content_(std::move(content)), start_(start), stop_(stop) {}
   void apply(Tokens& tokens) const override {
     const size_t n = content_.size();
     for (std::string& token : tokens) {
@@ -91,9 +92,10 @@ class Strip final : public TokenDecoder {
   int64_t start_, stop_;
 };
 
-class Replace final : public TokenDecoder {
+class ReplaceInPieces final : public TokenDecoder {
  public:
-  Replace(TextPattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceInPieces(TextPattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(Tokens& tokens) const override {
     for (std::string& token : tokens) {
       std::string made;
@@ -200,9 +202,10 @@ std::unique_ptr<const TokenDecoder> make_decoder(const JsonPart& part) {
   if (type == "Strip") {
     const std::string content = part.text("content");
     if (content.empty()) part.error("content", "one character is needed");
-    return std::make_unique<Strip>(content, part.integer("start", 0), part.integer("stop", 0));
+    return std::make_unique<StripPieces>(content, part.integer("start", 0), part.integer("stop", 0));
   }
-  if (type == "Replace") return std::make_unique<Replace>(TextPattern(part.part("pattern")), part.text("content"));
+  if (type == "Replace")
+    return std::make_unique<ReplaceInPieces>(TextPattern(part.part("pattern")), part.text("content"));
   if (type == "Metaspace") {
     const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
     return std::make_unique<Metaspace>(part.text("replacement", "▁"), scheme != "never");

@@ -17,7 +17,7 @@ namespace {
 using learning::Student;
 using learning::Tasks;
 
-const RegisterReward<learning::Reversed> reversed("test reversed beside");
+const RegisterReward<learning::Reversed> reversed_beside("test reversed beside");
 
 GrpoOptions shown_with(std::optional<double> mu) {
   GrpoOptions o;

@@ -11,7 +11,7 @@ namespace {
 using learning::Student;
 using learning::Tasks;
 
-const RegisterReward<learning::Reversed> reversed("test reversed ahead");
+const RegisterReward<learning::Reversed> reversed_ahead("test reversed ahead");
 
 GrpoOptions ahead(int64_t rounds) {
   GrpoOptions o;

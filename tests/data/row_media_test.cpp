@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "data/encode/encoder.h"
+#include "data/encode/grounding.h"
 #include "data/encode/media_dump.h"
 #include "data/encode/sample_store.h"
 #include "data/rows/documents.h"
@@ -324,6 +325,19 @@ TEST(RowMedia, BoxesAreWrittenAsTheFamilyWritesThem) {
   test::expect_says(text("qwen2_vl"),
                     "At <|box_start|>(0,500),(1000,1000)<|box_end|>, its middle at <|box_start|>(500,0)");
   test::expect_says(text("qwen2_5_vl"), "At <|box_start|>(0,16),(40,32)<|box_end|>");  // of 40 x 32 pixels
+  // Back again, in the picture's own pixels, what lies outside cut off and what has no area left out.
+  const auto boxes = [](const std::string& type, const std::string& answer) {
+    return pixel_boxes(answer, {37, 29}, reader_of(*seeing_tokenizer(), type)->processor());
+  };
+  const std::vector<Box> one = {{0, 15, 37, 29}};
+  EXPECT_EQ(boxes("qwen2_vl", "At <|box_start|>(0,510),(1000,1000)<|box_end|>."), one);
+  EXPECT_EQ(boxes("qwen2_vl", "(1200,1000),(-5,510)"), one);
+  EXPECT_EQ(boxes("qwen2_5_vl", "(0,17),(40,32)"), one);  // of the picture as it is seen: 40 x 32
+  EXPECT_TRUE(boxes("qwen2_vl", "(0,500),(0,1000) and [2, 2]").empty());
+  // To rewards the row's own answer is said in the same words.
+  const Sample asked = seeing().encode_prompt(media_row(row));
+  test::expect_says(parse_json(asked.row, "columns")["solution"].get<std::string>(),
+                    "At <|box_start|>(0,500),(1000,1000)");
   const auto error = [&](const Json& objects) {
     Json bad = row;
     bad["objects"] = objects;

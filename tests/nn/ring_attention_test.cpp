@@ -92,7 +92,7 @@ TEST(RingAttention, NothingSeenChangesNothing) {
 }
 
 const std::vector<int32_t> kLengths{13, 1, 30, 3, 8};
-constexpr int64_t kTokens = 55;
+constexpr int64_t kRowTokens = 55;
 
 TEST(RingAttention, EveryTokenHasOneRankAndEveryPairIsAskedOnce) {
   for (const int ranks : {2, 3, 4})
@@ -135,7 +135,7 @@ TEST(RingAttention, EveryTokenHasOneRankAndEveryPairIsAskedOnce) {
                   << ranks << " ranks, window " << window << ", query " << query << ", key " << key;
             }
       }
-      EXPECT_EQ(tokens, kTokens);
+      EXPECT_EQ(tokens, kRowTokens);
     }
   // A long text alone: each rank's queries see as many keys as any other's.
   for (int r = 0; r < 4; ++r) {
@@ -166,14 +166,14 @@ TEST_P(RingTest, EqualsOneProcess) {
   const std::vector<int64_t> lengths(kLengths.begin(), kLengths.end());
   ops::AttentionRule rule{.scale = 0.35, .mask = {.causal = true, .window = c.window}, .softcap = c.softcap};
   const auto inputs = [&] {
-    std::vector<at::Tensor> x{placed(normal({kTokens, 4, 8}, 1), type),
-                              placed(normal({kTokens, c.kv_heads, 8}, 2), type),
-                              placed(normal({kTokens, c.kv_heads, c.values}, 3), type)};
+    std::vector<at::Tensor> x{placed(normal({kRowTokens, 4, 8}, 1), type),
+                              placed(normal({kRowTokens, c.kv_heads, 8}, 2), type),
+                              placed(normal({kRowTokens, c.kv_heads, c.values}, 3), type)};
     if (c.sinks) x.push_back(placed(normal({4}, 4), type));
     for (at::Tensor& t : x) t.requires_grad_();
     return x;
   };
-  const at::Tensor grad = placed(normal({kTokens, 4, c.values}, 5), type);
+  const at::Tensor grad = placed(normal({kRowTokens, 4, c.values}, 5), type);
   const auto x = inputs();
   if (c.sinks) rule.sinks_N = x[3];
   const at::Tensor cu = ops::test::cumulative(lengths), y = ops::attention(x[0], x[1], x[2], cu, cu, 30, 30, rule);
@@ -236,7 +236,7 @@ TEST(TokenShare, PutsTokensBackInTheirOrder) {
   test::on_fake_ranks({.cp = 4}, 4, [&](MeshView& mesh) {
     const TokenShare share(mesh.comm(Axis::Cp), kLengths, 2, at::kCPU);
     EXPECT_TRUE(share.all_have_some());
-    const at::Tensor all = at::arange(kTokens, at::kLong), own = share.narrowed(all);
+    const at::Tensor all = at::arange(kRowTokens, at::kLong), own = share.narrowed(all);
     EXPECT_TRUE(share.gathered(own.to(at::kFloat).unsqueeze(1)).flatten().equal(all.to(at::kFloat)));
     const at::Tensor labels = share.own_labels(all);
     EXPECT_EQ(labels.ge(0).sum().item<int64_t>(), own.size(0));
