@@ -236,7 +236,7 @@ TEST_F(Eagle, FilesOfOtherTrainersAndOfOtherModels) {
   test::expect_says(refusal(eagle_config(), less), "holds no Eagle-3 head");
   less = eagle_tensors();
   less["norm.weight"] = at::randn({7});
-  test::expect_says(refusal(eagle_config(), less), "norm.weight has the shape 7, wanted is 48");
+  test::expect_says(refusal(eagle_config(), less), "norm.weight has the shape [7], wanted is [48]");
   less["norm.weight"] = at::randn({kHidden});
   less["d2t"] += 100;
   test::expect_says(refusal(eagle_config(), less), "words that the model has not");
