@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make_shapes.py FOLDER` draws pictures of coloured shapes and writes, with nothing but Python's own library:
 small/            config.json, tokenizer and preprocessor_config.json of a Qwen3-VL of two million weights
-names.jsonl       4000 rows: what is in a picture, or on which side of it something is
+names.jsonl       4000 rows: what is in a picture, or how far right and down something is, in thousandths
 where.jsonl       2000 rows: the box around a shape, as <bbox> with pixels in `objects`
 heldout.jsonl     100 rows like those of where.jsonl, of pictures that are in no other file
 pictures/         96 x 96 pixels each"""
@@ -73,11 +73,11 @@ def named(colour, shape):
 
 def name_row(shapes):
     colour, shape, box = chance.choice(shapes)
-    if chance.random() < 0.5:
+    if chance.random() < 0.3:
         listed = sorted(shapes, key=lambda s: s[2][0])  # from left to right
         return "What is there?", " ".join(f"{c} {s}" for c, s, _ in listed), None
-    side = ("left" if box[0] + box[2] < SIDE else "right") + " " + ("above" if box[1] + box[3] < SIDE else "below")
-    return f"On which side is {named(colour, shape)}?", side, None
+    across, down = ((a + b) * 500 // SIDE for a, b in ((box[0], box[2]), (box[1], box[3])))
+    return f"How far right and down is {named(colour, shape)}?", f"({across},{down})", None
 
 
 def where_row(shapes):
@@ -98,7 +98,7 @@ def write_rows(folder, name, count, make):
 
 
 def write_model(folder):
-    words = sorted({p + w for w in "What is there On which side Where the left right above below user assistant".split() + SHAPES +
+    words = sorted({p + w for w in "What is there How far right and down Where the user assistant".split() + SHAPES +
                     list(COLOURS) for p in ("", "\u0120")})
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]

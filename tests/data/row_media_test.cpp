@@ -329,7 +329,7 @@ TEST(RowMedia, BoxesAreWrittenAsTheFamilyWritesThem) {
   const auto boxes = [](const std::string& type, const std::string& answer) {
     return pixel_boxes(answer, {37, 29}, reader_of(*seeing_tokenizer(), type)->processor());
   };
-  const std::vector<Box> one = {{0, 15, 37, 29}};
+  const std::vector<std::array<int64_t, 4>> one = {{0, 15, 37, 29}};
   EXPECT_EQ(boxes("qwen2_vl", "At <|box_start|>(0,510),(1000,1000)<|box_end|>."), one);
   EXPECT_EQ(boxes("qwen2_vl", "(1200,1000),(-5,510)"), one);
   EXPECT_EQ(boxes("qwen2_5_vl", "(0,17),(40,32)"), one);  // of the picture as it is seen: 40 x 32

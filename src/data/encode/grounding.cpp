@@ -88,17 +88,18 @@ std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& p
   return form.open + corners + form.close;
 }
 
-std::vector<Box> pixel_boxes(const std::string& answer, ImageSize size, const MediaProcessor& processor) {
+std::vector<std::array<int64_t, 4>> pixel_boxes(const std::string& answer, ImageSize size,
+                                                const MediaProcessor& processor) {
   const ImageSize steps = steps_of(size, processor);
-  std::vector<Box> out;
+  std::vector<std::array<int64_t, 4>> out;
   for (const Box& said : said_boxes(answer)) {
-    Box box;
+    std::array<int64_t, 4> box{};
     for (size_t k = 0; k < 4; ++k) {
       const auto whole = static_cast<double>(k % 2 == 0 ? size.width : size.height);
       const auto counted = static_cast<double>(k % 2 == 0 ? steps.width : steps.height);
       const size_t other = (k + 2) % 4;
       const double side = k < 2 ? std::min(said[k], said[other]) : std::max(said[k], said[other]);
-      box[k] = std::clamp(std::nearbyint(side / counted * whole), 0.0, whole);
+      box[k] = static_cast<int64_t>(std::clamp(std::nearbyint(side / counted * whole), 0.0, whole));
     }
     if (box[0] < box[2] && box[1] < box[3]) out.push_back(box);
   }

@@ -32,7 +32,8 @@ std::string box_text(const SeenBox& box, ImageSize size, const MediaProcessor& p
 
 // The boxes of an answer, in pixels of the picture's file: left, top, right, bottom, within it. What has no area there
 // is left out.
-std::vector<Box> pixel_boxes(const std::string& answer, ImageSize size, const MediaProcessor& processor);
+std::vector<std::array<int64_t, 4>> pixel_boxes(const std::string& answer, ImageSize size,
+                                                const MediaProcessor& processor);
 
 // Puts the names and boxes of a row into its messages. RowError where there are more tags than entries. `remark` is
 // told of boxes that were cut.
