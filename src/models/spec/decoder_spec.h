@@ -269,8 +269,8 @@ struct DecoderSpec {
   std::string embed_name = "embed_tokens", layers_name = "layers", attention_name = "self_attn";
   // The name of a norm behind the embedding; "": there is none.
   std::string embedding_norm = "";
-  // So many tokens behind the vocabulary have rows of the embedding too: they stand in texts with media, and never in
-  // answers.
+  // Of tokens behind the vocabulary, that only texts with media have, so many have rows of the embedding too. Answers
+  // have none of them.
   int64_t more_words = 0;
   std::optional<PositionTable> position_table;
   // The forms that files may have, where names or sides are not the model's own.
