@@ -152,9 +152,9 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
 void check_metric(const InferOptions& o) {
   if (!o.metric || o.metric == "acc" || o.metric == "rouge") return;
   if (is_program(*o.metric)) return check_program(program_command(*o.metric), "--metric");
-  std::vector<std::string> names = {"acc", "rouge", "external:PROGRAM"};
-  for (const auto& [name, make] : Registry<MakeReward>::of().all())
-    if (!make(RewardOptions())->counts_tokens()) names.push_back(name);
+  // Of rewards those for which an answer's text and its row are enough.
+  const std::vector<std::string> names = {"acc",          "rouge",     "accuracy",        "anls", "format", "iou",
+                                          "react_format", "toolbench", "external:PROGRAM"};
   require(std::find(names.begin(), names.end(), *o.metric) != names.end(), Fault::Usage, "--metric ", *o.metric,
           " is not possible. Allowed: ", join(names));
 }

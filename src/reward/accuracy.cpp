@@ -29,7 +29,6 @@ class CosineAccuracy final : public SingleReward {
     const double share = std::min(1.0, static_cast<double>(answer.tokens.size()) / longest_);
     return at_start + (at_end - at_start) * (1 - std::cos(M_PI * share)) / 2;
   }
-  bool counts_tokens() const override { return true; }
 
  private:
   const RewardOptions o_;

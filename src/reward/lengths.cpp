@@ -19,7 +19,6 @@ class SoftOverlong final : public SingleReward {
   double one(const RewardInput& answer) const override {
     return std::min(0.0, -(static_cast<double>(answer.tokens.size()) - (longest_ - cache_)) / cache_);
   }
-  bool counts_tokens() const override { return true; }
 
  private:
   const double longest_, cache_;
@@ -30,7 +29,6 @@ class LengthShare final : public SingleReward {
  public:
   explicit LengthShare(const RewardOptions& o) : longest_(static_cast<double>(o.max_completion_length)) {}
   double one(const RewardInput& answer) const override { return static_cast<double>(answer.tokens.size()) / longest_; }
-  bool counts_tokens() const override { return true; }
 
  private:
   const double longest_;

@@ -34,8 +34,6 @@ class Reward {
   virtual std::vector<double> score(const std::vector<RewardInput>& answers) = 0;
   // What it says of an answer depends on no other one: it may be asked of parts of a round.
   virtual bool judges_alone() const { return false; }
-  // It counts the answer's tokens: an answer that is text alone means nothing to it.
-  virtual bool counts_tokens() const { return false; }
   // Answers of a round whose others are still drawn, in their order; score() of the whole round follows, or forget().
   virtual void hear(const std::vector<RewardInput>& /*answers*/) {}
   virtual void forget() {}
