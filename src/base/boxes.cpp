@@ -40,8 +40,8 @@ std::optional<std::vector<double>> bracketed(std::string_view text, size_t& at) 
 
 double length(double from, double to) { return std::max(0.0, to - from); }
 
-Box in_order(const Box& b) {
-  return {std::min(b[0], b[2]), std::min(b[1], b[3]), std::max(b[0], b[2]), std::max(b[1], b[3])};
+Box box_of(double x1, double y1, double x2, double y2) {
+  return {std::min(x1, x2), std::min(y1, y2), std::max(x1, x2), std::max(y1, y2)};
 }
 
 }  // namespace
@@ -60,9 +60,9 @@ std::vector<Box> said_boxes(std::string_view text) {
       corner.reset(), ++i;
     } else if (numbers->size() == 4) {
       const auto& n = *numbers;
-      out.push_back({n[0], n[1], n[2], n[3]}), corner.reset();
+      out.push_back(box_of(n[0], n[1], n[2], n[3])), corner.reset();
     } else if (numbers->size() == 2 && corner) {
-      out.push_back({(*corner)[0], (*corner)[1], (*numbers)[0], (*numbers)[1]}), corner.reset();
+      out.push_back(box_of((*corner)[0], (*corner)[1], (*numbers)[0], (*numbers)[1])), corner.reset();
     } else if (numbers->size() == 2) {
       corner = {{(*numbers)[0], (*numbers)[1]}};
     } else {
@@ -72,8 +72,7 @@ std::vector<Box> said_boxes(std::string_view text) {
   return out;
 }
 
-double overlap(const Box& first, const Box& second) {
-  const Box a = in_order(first), b = in_order(second);
+double overlap(const Box& a, const Box& b) {
   const double shared =
       length(std::max(a[0], b[0]), std::min(a[2], b[2])) * length(std::max(a[1], b[1]), std::min(a[3], b[3]));
   const double both = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared;

@@ -11,10 +11,10 @@ namespace apus {
 using Box = std::array<double, 4>;  // left, top, right, bottom
 
 // Every four numbers of a text that stand together in brackets, and every two pairs: [1, 2, 3, 4], ((1,2),(3,4)),
-// "bbox_2d": [1, 2, 3, 4]. As they are said: the corners may be swapped.
+// "bbox_2d": [1, 2, 3, 4]. Said with corners swapped, they are put in order.
 std::vector<Box> said_boxes(std::string_view text);
 
-// The shared area as a part of both together, whatever their corners' order.
+// The shared area as a part of both together.
 double overlap(const Box& a, const Box& b);
 
 // Boxes are paired, those that overlap most first, each with one; the pairs' overlaps as a part of the longer list.

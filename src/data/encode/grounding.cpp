@@ -97,9 +97,7 @@ std::vector<std::array<int64_t, 4>> pixel_boxes(const std::string& answer, Image
     for (size_t k = 0; k < 4; ++k) {
       const auto whole = static_cast<double>(k % 2 == 0 ? size.width : size.height);
       const auto counted = static_cast<double>(k % 2 == 0 ? steps.width : steps.height);
-      const size_t other = (k + 2) % 4;
-      const double side = k < 2 ? std::min(said[k], said[other]) : std::max(said[k], said[other]);
-      box[k] = static_cast<int64_t>(std::clamp(std::nearbyint(side / counted * whole), 0.0, whole));
+      box[k] = static_cast<int64_t>(std::clamp(std::nearbyint(said[k] / counted * whole), 0.0, whole));
     }
     if (box[0] < box[2] && box[1] < box[3]) out.push_back(box);
   }
