@@ -189,12 +189,14 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   Adapter adapter{.name = name, .config = std::move(config), .saved_params = {}, .taken_out = {}};
   check_stacked(model, adapter.config);
   const auto attached = attach_changes(model, adapter.config, name);
-  require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
+  const bool whole = adapter.config.kind == "ln_tuning";
+  require(whole || !attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
           adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
           "; the model has ", join(all_linear_suffixes(linear_modules(model))));
   for (const std::string& wanted : adapter.config.target_modules)
-    if (std::none_of(attached.begin(), attached.end(),
-                     [&](const std::string& module) { return LoraConfig{.target_modules = {wanted}}.targets(module); }))
+    if (!whole && std::none_of(attached.begin(), attached.end(), [&](const std::string& module) {
+          return LoraConfig{.target_modules = {wanted}}.targets(module);
+        }))
       log_warning("target_modules ", wanted, ": the model has no layer of that name; it has ",
                   join(all_linear_suffixes(linear_modules(model))));
   note_tied(model, attached);
@@ -225,6 +227,8 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   });
   share_stacked_factors(model, adapter);
   adapter.saved_params = own_saved_params(model, adapter.config);
+  require(!whole || !adapter.saved_params.empty(), Fault::Usage, "no module of this model is meant by target_modules ",
+          adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex);
   attach_token_rows(model, adapter.config, name, wide);
   return adapter;
 }
@@ -408,7 +412,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   });
   if (model.mesh() && !model.mesh()->layout().first()) return;
   tensors.insert(tensors.end(), shared.begin(), shared.end());
-  stack_factors(tensors, config);
+  stack_factors(tensors, config), name_norms(tensors, config);
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const fs::path files = adapter_folder(dir, config);
   fs::create_directories(files);

@@ -20,6 +20,7 @@ std::string size_of(const LoraConfig& c) {
   if (c.kind == "boft" && c.boft.block_size > 0) return str("Blocks of ", c.boft.block_size);
   if (c.kind == "boft") return str(c.boft.block_num, " blocks");
   if (c.kind == "ia3") return "A factor for each number";
+  if (c.kind == "ln_tuning") return "The weights of norms";
   if (c.kind == "fourierft") return str(c.fourier.frequencies, " frequencies");
   return str("Rank ", c.r, c.kind == "bone" || c.kind == "vera" ? "" : str(", alpha ", Json(c.alpha).dump()));
 }

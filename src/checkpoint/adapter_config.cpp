@@ -139,6 +139,7 @@ bool LoraConfig::targets(const std::string& module) const {
 
 // PEFT compares ends of names, not parts ("norm" means every ...layernorm too), and saves a module with its children.
 bool LoraConfig::saves(const std::string& module) const {
+  if (kind == "ln_tuning" && targets(module)) return true;
   for (size_t end = module.size(); end != std::string::npos && end > 0; end = module.rfind('.', end - 1)) {
     const std::string outer = module.substr(0, end);
     if (std::any_of(modules_to_save.begin(), modules_to_save.end(),
@@ -350,6 +351,23 @@ std::vector<std::string> target_suffixes(const std::vector<std::string>& words,
     suffixes.insert(suffixes.end(), meant.begin(), meant.end());
   }
   return suffixes;
+}
+
+std::vector<std::string> saved_suffixes(const std::vector<std::string>& words,
+                                        const std::vector<std::string>& modules) {
+  std::vector<std::string> suffixes;
+  for (const std::string& word : words) {
+    std::vector<std::string> meant = word == "all-norm" ? norm_names(modules) : std::vector<std::string>();
+    if (meant.empty()) meant = {word == "all-embedding" ? "embed_tokens" : word};
+    suffixes.insert(suffixes.end(), meant.begin(), meant.end());
+  }
+  return suffixes;
+}
+
+void aim_at_norms(LoraConfig& config, const std::vector<std::string>& words, const std::vector<std::string>& modules,
+                  bool whole) {
+  if (std::find(words.begin(), words.end(), "all-linear") == words.end()) return;
+  config.target_modules = norm_names(modules, whole), config.target_regex.clear();
 }
 
 }  // namespace apus

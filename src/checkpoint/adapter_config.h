@@ -101,4 +101,10 @@ std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& lin
 std::vector<std::string> target_suffixes(const std::vector<std::string>& words,
                                          const std::vector<std::string>& linear_modules);
 
+// The words of --modules_to_save likewise: all-norm, all-embedding. `modules`: names of all that the model has.
+std::vector<std::string> saved_suffixes(const std::vector<std::string>& words, const std::vector<std::string>& modules);
+// kind ln_tuning with --target_modules all-linear: these norms, by whole names where not all of a model are meant.
+void aim_at_norms(LoraConfig& config, const std::vector<std::string>& words, const std::vector<std::string>& modules,
+                  bool whole);
+
 }  // namespace apus

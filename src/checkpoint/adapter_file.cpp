@@ -5,11 +5,13 @@
 #include <ATen/ops/stack.h>
 
 #include "base/error.h"
+#include "checkpoint/names.h"
 
 namespace apus {
 namespace {
 
-constexpr const char *kFirst = ".lora_A.weight", *kSecond = ".lora_B.weight", *kInner = ".base_layer";
+constexpr const char *kFirst = ".lora_A.weight", *kSecond = ".lora_B.weight", *kInner = ".base_layer",
+                     *kNorms = ".ln_tuning_layers";
 
 // The stacks of these experts that have factors, the inner one first.
 std::vector<std::string> stacked_weights(const std::string& experts, const LoraConfig& config) {
@@ -28,7 +30,12 @@ std::vector<std::string> sides_of(const std::string& stack) {
 AdapterFile::AdapterFile(const std::filesystem::path& path, const LoraConfig& config)
     : file_(SafetensorsFile::open(path)) {
   for (const auto& [name, entry] : file_->entries())
-    if (name != kSharedA && name != kSharedB) unstack(name, entry, config);
+    if (const size_t at = name.rfind(kNorms); config.kind == "ln_tuning" && at != std::string::npos) {
+      const std::string own = name.substr(0, at) + name.substr(at + std::string(kNorms).size());
+      entries_[own] = entry, norms_[own] = name;
+    } else if (name != kSharedA && name != kSharedB) {
+      unstack(name, entry, config);
+    }
 }
 
 std::optional<std::pair<at::Tensor, at::Tensor>> AdapterFile::shared_matrices() const {
@@ -70,6 +77,7 @@ void AdapterFile::unstack(const std::string& name, const TensorEntry& entry, con
 }
 
 at::Tensor AdapterFile::tensor(const std::string& name) const {
+  if (const auto norm = norms_.find(name); norm != norms_.end()) return file_->tensor(norm->second);
   const auto found = pieces_.find(name);
   if (found == pieces_.end()) return file_->tensor(name);
   const Piece& p = found->second;
@@ -90,6 +98,13 @@ void AdapterFile::complete(LoraConfig& config) const {
       config.ranks_left[name.substr(prefix.size(), name.size() - prefix.size() - values.size())] = entry.shape[0];
     if (config.kind == "boft" && name.ends_with(rotation) && entry.shape.at(0) == 1) config.boft.factors = 1;
   }
+}
+
+void name_norms(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config) {
+  const size_t begin = std::string(kAdapterPrefix).size();
+  for (auto& [name, value] : tensors)
+    if (config.kind == "ln_tuning" && config.targets(module_of(name).substr(begin)))
+      name.insert(name.rfind('.'), kNorms);
 }
 
 void stack_factors(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config) {

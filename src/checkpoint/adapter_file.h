@@ -47,10 +47,14 @@ class AdapterFile {
   std::shared_ptr<SafetensorsFile> file_;
   std::map<std::string, TensorEntry> entries_;
   std::map<std::string, Piece> pieces_;
+  std::map<std::string, std::string> norms_;  // -> names in the file
 };
 
 // What the names of a layer's parameters begin with in a file.
 std::string name_in_file(const LoraConfig& config, const std::string& module);
+
+// LN tuning: PEFT names a norm's own parameters as a part of it, which is taken off where a file is read.
+void name_norms(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config);
 
 // The other way round: tensors of single experts, which target_parameters means, become what PEFT writes.
 void stack_factors(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config);

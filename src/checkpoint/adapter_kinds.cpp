@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -156,6 +157,14 @@ Json ia3_json(Json lora, const LoraConfig& c) {
   return out;
 }
 
+void read_norms(const Json&, const std::string&, LoraConfig& c) { c.init = "true"; }
+
+Json norms_json(Json lora, const LoraConfig& /*c*/) {
+  Json out = common_settings(lora);
+  for (const char* key : {"bias", "layers_pattern", "layers_to_transform"}) out.erase(key);
+  return out;
+}
+
 Json fourier_json(Json lora, const LoraConfig& c) {
   Json out = common_settings(lora);
   out["fan_in_fan_out"] = false, out["init_weights"] = c.init == "false", out["n_frequency"] = c.fourier.frequencies;
@@ -185,6 +194,7 @@ const std::vector<Kind>& kinds() {
       {"ia3", "IA3", {"IA3"}, "ia3_", read_ia3, ia3_json},
       {"fourierft", "FourierFT", {"FOURIERFT"}, "fourierft_", read_fourier, fourier_json},
       {"vera", "VeRA", {"VERA"}, "vera_", read_vera, vera_json},
+      {"ln_tuning", "LN tuning", {"LN_TUNING"}, "ln_tuning_", read_norms, norms_json},
       {"adapter", "Bottleneck", {"ADAPTER"}, "adapter_", read_bottleneck, bottleneck_json}};
   return all;
 }
@@ -210,7 +220,7 @@ const std::vector<std::string>& adapter_kinds() {
 // layers after every update.
 AdapterAbilities adapter_abilities(const std::string& tuner_type) {
   if (tuner_type == "longlora") return {.whole_rows = true};
-  return {.cut = tuner_type == "lora" || tuner_type == "full" || tuner_type == "llamapro",
+  return {.cut = tuner_type == "lora" || tuner_type == "ln_tuning" || tuner_type == "full" || tuner_type == "llamapro",
           .answers = tuner_type != "adapter",
           .slices = tuner_type != "adalora"};
 }
@@ -251,6 +261,7 @@ int64_t change_elements(const LoraConfig& c, const std::string& module, int64_t 
   if (c.kind == "ia3") return c.scales_inputs(module) ? in : out;
   if (c.kind == "fourierft") return c.fourier.frequencies;
   if (c.kind == "vera") return c.r + out;
+  if (c.kind == "ln_tuning") return 0;  // trained whole
   if (c.kind == "adapter") return 2 * c.r * out + c.r + out;
   if (c.kind == "boft") return c.boft.factors * in * boft_block(c.boft, module, in) + out;
   const int64_t rank = c.rank_of(module);
@@ -274,6 +285,15 @@ std::string scaled_inputs_expression(const std::vector<std::string>& linear_modu
                     [&](const std::string& module) { return module.find(str(".", block, ".")) != std::string::npos; }))
       return str(".*", block, ".*");
   return "";
+}
+
+std::vector<std::string> norm_names(const std::vector<std::string>& modules, bool whole) {
+  std::set<std::string> names;
+  for (const std::string& module : modules) {
+    const std::string last = module.substr(module.rfind('.') + 1);
+    if (last.ends_with("norm") || last.starts_with("ln_")) names.insert(whole ? module : last);
+  }
+  return {names.begin(), names.end()};
 }
 
 std::string feed_forward_expression(const std::vector<std::string>& linear_modules) {
@@ -308,7 +328,7 @@ void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& c
   }
   fail(Fault::Model, where, ": peft_type is '", type,
        "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT, IA3, "
-       "FOURIERFT, VERA, and ms-swift's ADAPTER");
+       "FOURIERFT, VERA, LN_TUNING, and ms-swift's ADAPTER");
 }
 
 Json kind_config_json(Json lora, const LoraConfig& config) {

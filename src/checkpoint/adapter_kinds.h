@@ -9,8 +9,8 @@
 //   ia3       IA3           ia3_l [out, 1], of feed-forwards [1, in]
 //   fourierft FOURIERFT     fourierft_spectrum [n_frequency]
 //   vera      VERA          vera_lambda_b [out], vera_lambda_d [r]; of all layers together base_model.vera_A [r, in]
-//   and
-//                           base_model.vera_B [out, r]
+//                           and base_model.vera_B [out, r]
+//   ln_tuning LN_TUNING     ln_tuning_layers.weight and .bias: a norm's own, trained whole
 //   adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
 //
 // PEFT has no adapters behind layers: these are ms-swift's files, which stand in a folder default/ of the checkpoint.
@@ -86,6 +86,8 @@ int64_t boft_block(const BoftSettings& boft, const std::string& module, int64_t 
 std::string feed_forward_expression(const std::vector<std::string>& linear_modules);
 // kind ia3: the layers whose inputs are scaled, those of feed-forwards; "": there are none by a known name.
 std::string scaled_inputs_expression(const std::vector<std::string>& linear_modules);
+// Which of these modules are norms: the last parts of their names, or the whole names.
+std::vector<std::string> norm_names(const std::vector<std::string>& modules, bool whole = false);
 // Whether a linear layer is the last one of a feed-forward that the expression means.
 bool ends_feed_forward(const std::string& module, const std::string& expression);
 

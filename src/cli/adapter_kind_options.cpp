@@ -91,6 +91,8 @@ void AdapterKindOptions::describe(const std::string& tuner_type, LoraConfig& c) 
             "--tuner_type adapter trains bottlenecks alone, as its files hold nothing else: leave out "
             "--modules_to_save and --lora_bias");
   }
+  require(c.kind != "ln_tuning" || c.bias == "none", Fault::Usage,
+          "--tuner_type ln_tuning trains norms alone: leave out --lora_bias");
   require(c.kind != "boft" || (boft.block_size > 0) != (boft.block_num > 0), Fault::Usage,
           "--boft_block_size and --boft_block_num: one of them must be 0, as it follows from the other");
 }

@@ -53,6 +53,7 @@ const char* type_name(double element) { return element > 2 ? "float32" : "bfloat
 std::string adapter_text(const TuningSpec& s) {
   LoraConfig config;
   config.kind = s.kind;
+  if (s.kind == "ln_tuning") return adapter_title(config);
   if (s.kind != "boft") return str(adapter_title(config), " of rank ", s.rank);
   return s.boft.block_size > 0 ? str("BOFT of blocks of ", s.boft.block_size)
                                : str("BOFT of ", s.boft.block_num, " blocks");

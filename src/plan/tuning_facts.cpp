@@ -50,16 +50,13 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
     c.target_regex = all_linear_expression(*model.seeing, s.groups, model.linear_modules());
   if (c.kind == "ia3") c.feedforward_regex = scaled_inputs_expression(model.linear_modules());
   if (c.kind == "adapter") c.target_regex = feed_forward_expression(model.linear_modules());
-  std::set<std::string> norms;
-  for (const ParamFacts& p : model.params)
-    if (const std::string last = p.module().substr(p.module().rfind('.') + 1); last.ends_with("norm"))
-      norms.insert(last);
-  for (const std::string& word : s.modules_to_save) {
-    if (word == "all-norm")
-      c.modules_to_save.insert(c.modules_to_save.end(), norms.begin(), norms.end());
-    else
-      c.modules_to_save.push_back(word == "all-embedding" ? "embed_tokens" : word);
+  std::vector<std::string> modules, free;
+  for (const ParamFacts& p : model.params) {
+    modules.push_back(p.module());
+    if (!model.seeing || !is_frozen(*model.seeing, s.groups, p.name)) free.push_back(p.module());
   }
+  c.modules_to_save = saved_suffixes(s.modules_to_save, modules);
+  if (c.kind == "ln_tuning" && s.target_regex.empty()) aim_at_norms(c, s.target_modules, free, model.seeing != nullptr);
   return c;
 }
 

@@ -78,17 +78,9 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
   }
   if (o.tuner.target_regex) c.target_regex = *o.tuner.target_regex, c.target_modules.clear();
   c.target_parameters = o.tuner.target_parameters, c.token_rows = token_rows(o);
-  for (const std::string& word : o.tuner.modules_to_save) {
-    std::set<std::string> meant;
-    model.visit_modules([&](const std::string& name, Module&) {
-      const std::string last = name.substr(name.rfind('.') + 1);
-      if ((word == "all-norm" && (last == "norm" || last.ends_with("norm"))) ||
-          (word == "all-embedding" && last == "embed_tokens"))
-        meant.insert(last);
-    });
-    if (meant.empty()) meant.insert(word);
-    c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
-  }
+  std::vector<std::string> modules;
+  model.visit_modules([&](const std::string& name, Module&) { modules.push_back(name); });
+  c.modules_to_save = saved_suffixes(o.tuner.modules_to_save, modules);
   if (model.head_kind() == Head::Scalar) {
     c.task_type = o.model.task_type == "token_cls" ? "TOKEN_CLS" : "SEQ_CLS";
     const auto saved = model.encoder() ? model.encoder()->head.saved : std::vector<std::string>{model.head_name()};
@@ -96,6 +88,10 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
   }
   if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
   o.tuner.kinds.describe(o.tuner.tuner_type, c);
+  if (c.kind == "ln_tuning" && !o.tuner.target_regex) {
+    std::erase_if(modules, [&](const auto& m) { return sight && is_frozen(sight->seeing(), frozen_groups(o), m); });
+    aim_at_norms(c, o.tuner.target_modules, modules, /*whole=*/sight);
+  }
   if (c.kind == "ia3") c.feedforward_regex = scaled_inputs_expression(linear_modules(model));
   if (c.kind == "adapter")
     c.target_regex = feed_forward_expression(linear_modules(model)), c.width = model.shape().hidden;

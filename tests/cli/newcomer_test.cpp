@@ -296,8 +296,7 @@ TEST(Newcomer, ARewardProgramIsLookedForBeforeTheRun) {
   };
   EXPECT_NO_THROW(metric("external:./reward.py"));
   EXPECT_TRUE(mentions(test::refusal(Fault::Usage, [&] { metric("external:./reword.py"); }), "there is no file"));
-  EXPECT_TRUE(
-      mentions(test::refusal(Fault::Usage, [&] { metric("accurate"); }), "Allowed: acc, rouge, accuracy"));
+  EXPECT_TRUE(mentions(test::refusal(Fault::Usage, [&] { metric("accurate"); }), "Allowed: acc, rouge, accuracy"));
   fs::current_path(before);
 }
 

@@ -668,15 +668,15 @@ serve)  # a server over ranks: copies of a model in halves; a lost rank ends it
   four=$!
   ready four.log $four
   expected=$(said one.log)
-  for i in 1 2 3; do [ "$(said four.log)" = "$expected" ] || fail "another answer"; done
+  for i in 1 2 3; do [ "$(said four.log)" = "$expected" ] || { cat one.log four.log >&2; fail "another answer"; }; done
   kill -TERM $alone $four
-  wait $alone || fail "one process: exit code $?"
+  wait $alone || { cat one.log >&2; fail "one process: exit code $?"; }
   code=0; wait $four || code=$?
   [ $code = 0 ] || { cat four.log >&2; fail "stopped: exit code $code"; }
   start lost.log --tensor_model_parallel_size 2
   lost=$!
   ready lost.log $lost
-  [ "$(said lost.log)" = "$expected" ] || fail "another answer"
+  [ "$(said lost.log)" = "$expected" ] || { cat lost.log >&2; fail "another answer"; }
   kill -9 "$(pgrep -P $lost | tail -1)"
   code=0; wait $lost || code=$?
   [ $code = 137 ] || { cat lost.log >&2; fail "a lost rank: exit code $code"; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdaLoRA, Bone, BOFT, IA3, FourierFT and VeRA against PEFT, bottlenecks against ms-swift: logits, loss, gradients,
-// files both ways, merged weights.
+// AdaLoRA, Bone, BOFT, IA3, FourierFT, VeRA and LN tuning against PEFT, bottlenecks against ms-swift: logits, loss,
+// gradients, files both ways, merged weights.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
@@ -14,6 +14,7 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/names.h"
 #include "nn/boft.h"
 #include "nn/fourier.h"
 #include "nn/vera.h"
@@ -63,6 +64,10 @@ TEST_P(AdapterKind, LogitsLossAndGradients) {
     if (auto* layer = dynamic_cast<Adaptable*>(&m))
       for (const auto& [called, delta] : layer->adapters())
         delta->visit([&](const std::string& n, Param& p) { params[n] = &p; }, name_in_file(adapter.config, name));
+  });
+  model->visit([&](const std::string& n, Param& p) {  // norms, trained whole
+    if (p.trainable && adapter.config.saves(module_of(n)))
+      params[str(kAdapterPrefix, module_of(n), ".ln_tuning_layers", n.substr(n.rfind('.')))] = &p;
   });
   for (auto& [name, param] : params) param->data.set_requires_grad(true);
   Step step = packed_step(batch.lengths, golden::device());
@@ -130,8 +135,10 @@ TEST_P(MergedKind, AFreshOneChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind,
-                         ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera", "adapter"));
-INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera"));
+                         ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning",
+                                           "adapter"));
+INSTANTIATE_TEST_SUITE_P(Peft, MergedKind,
+                         ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning"));
 
 // As torch.randperm draws them, seed 777.
 TEST(Fourier, PlacesAreTorchs) {

@@ -8,13 +8,13 @@ import shutil
 import sys
 
 import torch
-from peft import AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, MissConfig, VeraConfig, get_peft_model
+from peft import AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, LNTuningConfig, MissConfig, VeraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = 16  # of the batch, whose logits are kept
-KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "vera", "adapter"]
+KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning", "adapter"]
 
 
 def wrapped(base, kind):
@@ -31,6 +31,8 @@ def config_of(kind):
     common = dict(target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
     if kind == "adalora":
         return AdaLoraConfig(init_r=4, target_r=2, lora_alpha=8, lora_dropout=0.0, total_step=10, **common)
+    if kind == "ln_tuning":
+        return LNTuningConfig(target_modules=["input_layernorm", "norm"], task_type="CAUSAL_LM")
     if kind == "miss":
         return MissConfig(r=6, init_weights=False, **common)
     if kind == "ia3":
@@ -47,6 +49,8 @@ def randomise(model, kind):
         for name, p in model.named_parameters():
             if "lora_" in name:
                 p.copy_(torch.randn(p.shape) * 0.5)
+            elif "ln_tuning" in name:
+                p.add_(torch.randn(p.shape) * 0.3)
             elif "adapter_" in name:
                 p.copy_(torch.randn(p.shape) * 0.1)
             elif "miss_" in name:
