@@ -34,6 +34,9 @@ EvalOptions BenchmarkFlags::evaluation(const ModelOptions& model, const Template
   eval.infer.common.dry_run = rehearsed;
   eval.resolve(flags);
   eval.check();
+  for (const std::string& name : eval_dataset)
+    require(!benchmark_named(named_rows(name).first).pictures, Fault::Usage, "--eval_dataset ", name,
+            " is asked about pictures, by apus eval alone: ask the checkpoints with it");
   eval.infer.prompt = prompt;
   return eval;
 }

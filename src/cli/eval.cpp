@@ -144,7 +144,7 @@ void EvalOptions::fields(OptionTable& v) {
   v("eval_generation_config", eval_generation_config,
     "{\"max_tokens\", \"temperature\", ...}: the flags of those names, together");
   v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it").common();
-  v("eval_backend", eval_backend, "Native, OpenCompass: the program's own evaluation")
+  v("eval_backend", eval_backend, "Native, OpenCompass, VLMEvalKit: the program's own evaluation")
       .choices({"Native", "OpenCompass", "VLMEvalKit"});
   v.no_effect({"local_dataset"}, "rows are looked for here, then on the hub");
   v.refuse({"extra_eval_args"}, "these are another program's; the flags of this command say what is possible");
@@ -202,8 +202,8 @@ bool EvalOptions::compares(const Question& q) const {
 
 void EvalOptions::resolve(OptionTable& v) {
   take_generation_config(v);
-  if (eval_backend == "OpenCompass")
-    v.notes.push_back("--eval_backend OpenCompass: the program's own evaluation asks and judges");
+  if (eval_backend != "Native")
+    v.notes.push_back(str("--eval_backend ", eval_backend, ": the program's own evaluation asks and judges"));
   if (!infer.base_url.empty()) {
     infer.infer_backend = "client";
     if (const size_t at = infer.base_url.find("/chat/completions"); at != std::string::npos) infer.base_url.resize(at);
@@ -225,9 +225,7 @@ void EvalOptions::resolve(OptionTable& v) {
 }
 
 void EvalOptions::check() const {
-  require(eval_backend != "VLMEvalKit", Fault::Usage,
-          "--eval_backend VLMEvalKit: its questions about images are not among the known sets; give your own rows with "
-          "images to apus infer --val_dataset with --metric acc or external:PROGRAM");
+  check_pictures();
   for (const std::string& text : eval_dataset) {
     const auto [name, files] = named_rows(text);
     const Benchmark& benchmark = benchmark_named(name);
@@ -288,20 +286,26 @@ void EvalOptions::read_set(size_t set) {
   const auto files = dataset_files(parse_dataset_ref(source),
                                    hub_datasets(infer.model.use_hf, infer.model.hub_token.value_or("")), Splits::All);
   // What `use` is told of every row, until it has enough.
-  const auto each_row = [&](const std::vector<fs::path>& some, const std::function<bool(BenchmarkItem, Json)>& use) {
+  const auto each_row = [&](const std::vector<fs::path>& some,
+                            const std::function<bool(BenchmarkItem, const Row&)>& use) {
     for (const fs::path& file : some) {
       const auto reader = open_reader(file, infer.encoding);
       for (Row row; reader->next(row);) {
-        BenchmarkItem item;
+        std::vector<BenchmarkItem> items;
         try {
-          item = benchmark.read(row.value);
-          if (item.group.empty() && files.size() > 1) item.group = subject_of(file);
-          if (plain()) item.plain = plain_task(name).read(item, row.value);
+          items = benchmark.read_several ? benchmark.read_several(row.value)
+                                         : std::vector<BenchmarkItem>{benchmark.read(row.value)};
+          for (BenchmarkItem& item : items) {
+            if (item.group.empty() && files.size() > 1) item.group = subject_of(file);
+            if (plain()) item.plain = plain_task(name).read(item, row.value);
+          }
         } catch (const Error& e) {
           throw RowError(row.origin, name, e.what());
         }
-        if (!groups.empty() && std::find(groups.begin(), groups.end(), item.group) == groups.end()) continue;
-        if (!use(std::move(item), std::move(row.value))) return;
+        for (BenchmarkItem& item : items) {
+          if (!groups.empty() && std::find(groups.begin(), groups.end(), item.group) == groups.end()) continue;
+          if (!use(std::move(item), row)) return;
+        }
       }
     }
   };
@@ -311,15 +315,16 @@ void EvalOptions::read_set(size_t set) {
   if (apart.size() == files.size()) apart.clear();
   std::erase_if(asked_files,
                 [&](const fs::path& file) { return std::find(apart.begin(), apart.end(), file) != apart.end(); });
-  each_row(apart, [&](BenchmarkItem item, const Json&) { return examples.take(item), true; });
+  each_row(apart, [&](BenchmarkItem item, const Row&) { return examples.take(item), true; });
   int64_t count = 0;
-  each_row(asked_files, [&](BenchmarkItem item, Json row) {
+  each_row(asked_files, [&](BenchmarkItem item, const Row& row) {
     if (eval_limit && count >= *eval_limit) return false;
     if (apart.empty() && examples.take(item)) return true;  // shown, so not asked
     require(eval_method != "logprobs" || !item.choices.empty(), Fault::Usage, "--eval_method logprobs: ", name,
             " has no choices; --eval_method generate asks it");
     std::vector<BenchmarkItem> shown = examples.of(item.group);
-    questions.push_back({set, std::move(item), std::move(row), std::move(shown)});
+    questions.push_back({set, std::move(item), row.value, std::move(shown)});
+    if (benchmark.pictures) keep_pictures(questions.back(), row.origin);
     ++count;
     return true;
   });
@@ -339,9 +344,12 @@ void EvalOptions::fetch() {
   make_writable_dir(folder);
   LineWriter out(infer.val_dataset[0]);
   for (size_t i = 0; i < questions.size(); ++i)
-    for (int64_t sample = 0; sample < num_samples && !compares(questions[i]); ++sample)
-      out.write(json_text({{"messages", messages_of(questions[i])},
-                           {kRow, i * static_cast<size_t>(num_samples) + static_cast<size_t>(sample)}}));
+    for (int64_t sample = 0; sample < num_samples && !compares(questions[i]); ++sample) {
+      Json row = {{"messages", messages_of(questions[i])},
+                  {kRow, i * static_cast<size_t>(num_samples) + static_cast<size_t>(sample)}};
+      if (!questions[i].item.images.empty()) row["images"] = questions[i].item.images;
+      out.write(json_text(row));
+    }
   out.close();
   infer.rows = infer.question_sets();
 }
@@ -362,13 +370,22 @@ void EvalOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 
+// What of an answer is judged: its text; of a set of boxes these, in pixels.
+std::string judged_text(const EvalOptions& o, const Json& record) {
+  const auto i = record.value(kRow, size_t{0}) / static_cast<size_t>(o.num_samples);
+  if (i >= o.questions.size() || !benchmark_of(o, o.questions[i]).boxes || !record.contains("boxes"))
+    return record.value("response", std::string());
+  return json_text(record["boxes"]);
+}
+
 // Says what became of each answer as it comes, or of every hundredth part of many, and keeps its mark.
 class Running {
  public:
   Running(const EvalOptions& o, std::vector<double>& marks) : o_(o), marks_(marks) {
     marks_.assign(o.questions.size() * static_cast<size_t>(o.num_samples), NAN);
   }
-  void hear(const Json& row, const std::string& answer) {
+  void hear(const Json& row, const Json& record) {
+    const std::string answer = judged_text(o_, record);
     const auto i = row.value(kRow, size_t{0});
     const EvalOptions::Question& q = o_.questions.at(i / static_cast<size_t>(o_.num_samples));
     marks_[i] = answer.empty() ? 0 : mark_of(o_, q, answer);
@@ -395,7 +412,7 @@ class Running {
 std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks) {
   Running running(o, marks);
   InferOptions infer = o.infer;
-  infer.on_answer = [&running](const Json& row, const std::string& answer) { running.hear(row, answer); };
+  infer.on_answer = [&running](const Json& row, const Json& record) { running.hear(row, record); };
   if (o.infer.client())
     infer_client(infer);
   else
@@ -406,7 +423,7 @@ std::vector<std::string> asked(const EvalOptions& o, std::vector<double>& marks)
     const Json record = parse_json(line, str(o.infer.result_path, ":", in.number()));
     const auto row = record.value(kRow, int64_t{-1});
     if (row >= 0 && row < static_cast<int64_t>(answers.size()))
-      answers[static_cast<size_t>(row)] = record.value("response", std::string());
+      answers[static_cast<size_t>(row)] = judged_text(o, record);
   }
   return answers;
 }

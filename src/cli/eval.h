@@ -51,6 +51,9 @@ struct EvalOptions {
   void take_plain_ends(OptionTable& v);
   Json settings_of(size_t set) const;
   void read_set(size_t set);
+  void check_pictures() const;
+  // A question's pictures as entries of a row: those that are not files are written into the run's folder.
+  void keep_pictures(Question& question, const Origin& origin) const;
 };
 
 // A question as a talk; examples are earlier turns.

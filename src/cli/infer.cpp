@@ -280,11 +280,8 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
 }
 
 void take_media(const InferOptions& o, std::vector<QuestionSet>& rows) {
-  const bool media = !o.client() && open_media_processor(o.model.model, nullptr, o.prompt.media) != nullptr;
-  for (QuestionSet& set : rows) {
-    set.normalize.media = media;
-    if (o.client()) set.normalize.no_media = "they are not sent to servers";
-  }
+  const bool media = o.client() || open_media_processor(o.model.model, nullptr, o.prompt.media) != nullptr;
+  for (QuestionSet& set : rows) set.normalize.media = media;
 }
 
 namespace {

@@ -43,8 +43,8 @@ struct InferOptions {
   bool use_installed_backend = false;     // another program's name in infer_backend means that program
   std::optional<int64_t> max_batch_size;  // with "pt" (1 when absent); <= 0: all
   std::optional<std::string> metric;      // "acc", "rouge" or "external:PROGRAM"
-  std::function<void(const Json& row, const std::string& answer)> on_answer;  // told of each; of `apus eval`
-  std::string base_url;                                                       // with "client": where the server is
+  std::function<void(const Json& row, const Json& record)> on_answer;  // told of each; of `apus eval`
+  std::string base_url;                                                // with "client": where the server is
   std::string api_key;           // empty: OPENAI_API_KEY of the environment, if any
   int64_t max_concurrency = 16;  // requests at once
   int64_t max_retries = 6;       // of one request

@@ -19,6 +19,7 @@
 #include "base/queue.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "cli/sent_media.h"
 #include "hub/http.h"
 
 namespace apus {
@@ -135,7 +136,7 @@ void Sender::find_model() {
 
 Json Sender::body_of(const Job& job) const {
   const Json& row = job.question.row;
-  Json messages = row["messages"];
+  Json messages = sent_messages(row);
   if (o_.prompt.system && messages[0]["role"] != "system")
     messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *o_.prompt.system}});
   Json body = {{"model", model_}, {"messages", messages}, {"seed", (o_.common.seed + job.row) & INT32_MAX}};
@@ -191,9 +192,15 @@ RowBook::Reply Sender::reply_of(const std::string& text) {
 Outcome Sender::ask(Job job) {
   HttpRequest request;
   request.url = root_ + "/chat/completions";
-  request.post = json_text(body_of(job));
+  Outcome outcome{.row = job.row, .question = {}, .reply = {}, .why = {}};
+  try {
+    request.post = json_text(body_of(job));
+  } catch (const Error& e) {  // a picture that cannot be read
+    outcome.how = Outcome::Refused, outcome.why = e.what(), outcome.question = std::move(job.question);
+    return outcome;
+  }
   const HttpReply reply = send(std::move(request), static_cast<uint64_t>(job.row) + 1);
-  Outcome outcome{.row = job.row, .question = std::move(job.question), .reply = {}, .why = {}};
+  outcome.question = std::move(job.question);
   if (reply.status == 200) {
     try {
       outcome.reply = reply_of(reply.body);

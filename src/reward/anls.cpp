@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// anls: how near an answer is to what is to be read in a picture, by letters (DocVQA's measure): 1 less the share of
-// letters that must be changed, 0 where that is half of them or more. Case and outer spaces do not count; of several
-// solutions the nearest.
+// anls: how near an answer is to what is to be read in a picture, by letters; of several solutions the nearest.
 #include <algorithm>
 #include <cctype>
 #include <numeric>
 #include <utility>
 
+#include "reward/nearness.h"
 #include "reward/reward.h"
 #include "text/unicode.h"
 
@@ -44,6 +43,8 @@ size_t edits(const std::u32string& a, const std::u32string& b) {
   return row[b.size()];
 }
 
+}  // namespace
+
 double nearness(const std::string& answer, const std::string& solution) {
   const std::u32string a = letters(answer), b = letters(solution);
   const size_t longer = std::max(a.size(), b.size());
@@ -51,6 +52,8 @@ double nearness(const std::string& answer, const std::string& solution) {
   const double changed = static_cast<double>(edits(a, b)) / static_cast<double>(longer);
   return changed < 0.5 ? 1 - changed : 0;
 }
+
+namespace {
 
 class Anls final : public SingleReward {
  public:

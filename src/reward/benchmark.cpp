@@ -6,33 +6,31 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "reward/benchmark_rows.h"
 #include "reward/instructions.h"
 #include "reward/math_answer.h"
 #include "reward/run_code.h"
 
 namespace apus {
 
-namespace {
-
-const Json& field(const Json& row, std::initializer_list<const char*> names) {
+const Json& row_field(const Json& row, std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (row.contains(name) && !row[name].is_null()) return row[name];
   std::vector<std::string> all(names.begin(), names.end());
   fail(Fault::Data, "the row has no '", join(all, "' or '"), "': ", json_text(row).substr(0, 200));
 }
 
-std::string text_field(const Json& row, std::initializer_list<const char*> names) {
-  const Json& value = field(row, names);
+std::string row_text(const Json& row, std::initializer_list<const char*> names) {
+  const Json& value = row_field(row, names);
   return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
-std::string text_or(const Json& row, std::initializer_list<const char*> names) {
+std::string row_text_or(const Json& row, std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (row.contains(name) && row[name].is_string()) return row[name].get<std::string>();
   return "";
 }
 
-// "B", 1, "1" (from `first` on), or the words of a choice.
 size_t right_choice(const Json& answer, const std::vector<std::string>& choices, int64_t first) {
   int64_t index = -1;
   if (answer.is_number_integer()) {
@@ -53,104 +51,41 @@ size_t right_choice(const Json& answer, const std::vector<std::string>& choices,
   return static_cast<size_t>(index);
 }
 
-std::vector<std::string> texts_of(const Json& list) {
+std::vector<std::string> choice_texts(const Json& list) {
   require(list.is_array() && list.size() >= 2 && list.size() <= 26, Fault::Data, "choices must be a list of 2 to 26");
   std::vector<std::string> out;
   for (const Json& text : list) out.push_back(text.is_string() ? text.get<std::string>() : json_text(text));
   return out;
 }
 
-// {"question", "choices": [...], "answer": 0..., "subject"}
 BenchmarkItem listed_item(const Json& row) {
-  BenchmarkItem item{.question = text_field(row, {"question"}),
-                     .choices = texts_of(field(row, {"choices", "options"})),
-                     .group = text_or(row, {"subject", "category"})};
-  item.right = right_choice(field(row, {"answer", "answer_index"}), item.choices, 0);
+  BenchmarkItem item{.question = row_text(row, {"question"}),
+                     .choices = choice_texts(row_field(row, {"choices", "options"})),
+                     .group = row_text_or(row, {"subject", "category"})};
+  item.right = right_choice(row_field(row, {"answer", "answer_index"}), item.choices, 0);
   return item;
 }
 
-// {"question", "A", "B", "C", "D", "answer": "A"}
 BenchmarkItem lettered_item(const Json& row) {
   if (row.contains("choices") || row.contains("options")) return listed_item(row);
-  BenchmarkItem item{.question = text_field(row, {"question", "Question"}),
-                     .group = text_or(row, {"subject", "category"})};
+  BenchmarkItem item{.question = row_text(row, {"question", "Question"}),
+                     .group = row_text_or(row, {"subject", "category"})};
   for (size_t i = 0; i < 26; ++i) {
     const std::string letter(1, choice_letter(i));
     if (!row.contains(letter) || row[letter].is_null()) break;
     item.choices.push_back(row[letter].is_string() ? row[letter].get<std::string>() : json_text(row[letter]));
   }
   require(item.choices.size() >= 2, Fault::Data, "the row has no choices 'A', 'B', ...");
-  item.right = right_choice(field(row, {"answer", "Answer"}), item.choices, 0);
+  item.right = right_choice(row_field(row, {"answer", "Answer"}), item.choices, 0);
   return item;
 }
 
-// {"question", "choices": {"text": [...], "label": [...]}, "answerKey"}
-BenchmarkItem arc_item(const Json& row) {
-  const Json& choices = field(row, {"choices"});
-  require(choices.is_object() && choices.contains("text") && choices.contains("label"), Fault::Data,
-          "'choices' needs {\"text\", \"label\"}");
-  BenchmarkItem item{.question = text_field(row, {"question"}), .choices = texts_of(choices["text"])};
-  const std::vector<std::string> labels = texts_of(choices["label"]);
-  const std::string key = text_field(row, {"answerKey"});
-  const auto at = std::find(labels.begin(), labels.end(), key);
-  require(at != labels.end() && labels.size() == item.choices.size(), Fault::Data, "answerKey ", key,
-          " is none of the labels");
-  item.right = static_cast<size_t>(at - labels.begin());
-  return item;
-}
-
-// {"ctx", "endings": [...], "label"}
-BenchmarkItem hellaswag_item(const Json& row) {
-  BenchmarkItem item{.question = text_field(row, {"ctx", "context"}),
-                     .choices = texts_of(field(row, {"endings"})),
-                     .group = text_or(row, {"source_id"}).substr(0, 0)};
-  item.right = right_choice(field(row, {"label"}), item.choices, 0);
-  return item;
-}
-
-// {"sentence" with _, "option1", "option2", "answer": "1"}
-BenchmarkItem winogrande_item(const Json& row) {
-  BenchmarkItem item{.question = text_field(row, {"sentence"}),
-                     .choices = {text_field(row, {"option1"}), text_field(row, {"option2"})}};
-  item.right = right_choice(field(row, {"answer"}), item.choices, 1);
-  return item;
-}
-
-BenchmarkItem math_item(const Json& row) {
-  return {.question = text_field(row, {"question", "problem"}),
-          .solution = text_field(row, {"solution", "answer"}),
-          .group = text_or(row, {"level", "type"})};
-}
-BenchmarkItem gsm8k_item(const Json& row) {
-  return {.question = text_field(row, {"question"}), .solution = text_field(row, {"answer"})};
-}
-BenchmarkItem answered_item(const Json& row) {
-  return {.question = text_field(row, {"question", "query"}), .solution = text_field(row, {"answer", "response"})};
-}
-BenchmarkItem prompt_item(const Json& row) { return {.question = text_field(row, {"prompt"})}; }
-
-// {"task_id", "prompt": a function's head and what it is to do, "canonical_solution", "test": defines check(function),
-// "entry_point": the function's name}
-BenchmarkItem function_item(const Json& row) {
-  text_field(row, {"test"}), text_field(row, {"entry_point"});
-  return {.question = "Complete this Python function. Answer with all of it in one block of code.\n\n```python\n" +
-                      text_field(row, {"prompt"}) + "\n```",
-          .solution = text_or(row, {"canonical_solution"})};
-}
-
-// What is behind the thoughts.
-std::string said(const std::string& answer) {
+std::string without_thoughts(const std::string& answer) {
   const size_t end = answer.rfind("</think>");
   return end == std::string::npos ? answer : answer.substr(end + 8);
 }
 
-double judge_choice(const BenchmarkItem& item, const Json&, const std::string& answer) {
-  return chosen(said(answer), item.choices) == item.right ? 1 : 0;
-}
-double judge_math(const BenchmarkItem& item, const Json&, const std::string& answer) {
-  return same_math_answer(said(answer), item.solution) ? 1 : 0;
-}
-std::string lowered(std::string text) {
+std::string bare_words(const std::string& text) {
   std::string out;
   for (const char c : text)
     if (std::isalnum(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 128)
@@ -160,28 +95,90 @@ std::string lowered(std::string text) {
   while (!out.empty() && out.back() == ' ') out.pop_back();
   return out;
 }
+
+double judge_choice(const BenchmarkItem& item, const Json& /*row*/, const std::string& answer) {
+  return chosen(without_thoughts(answer), item.choices) == item.right ? 1 : 0;
+}
+
+namespace {
+
+// {"question", "choices": {"text": [...], "label": [...]}, "answerKey"}
+BenchmarkItem arc_item(const Json& row) {
+  const Json& choices = row_field(row, {"choices"});
+  require(choices.is_object() && choices.contains("text") && choices.contains("label"), Fault::Data,
+          "'choices' needs {\"text\", \"label\"}");
+  BenchmarkItem item{.question = row_text(row, {"question"}), .choices = choice_texts(choices["text"])};
+  const std::vector<std::string> labels = choice_texts(choices["label"]);
+  const std::string key = row_text(row, {"answerKey"});
+  const auto at = std::find(labels.begin(), labels.end(), key);
+  require(at != labels.end() && labels.size() == item.choices.size(), Fault::Data, "answerKey ", key,
+          " is none of the labels");
+  item.right = static_cast<size_t>(at - labels.begin());
+  return item;
+}
+
+// {"ctx", "endings": [...], "label"}
+BenchmarkItem hellaswag_item(const Json& row) {
+  BenchmarkItem item{.question = row_text(row, {"ctx", "context"}),
+                     .choices = choice_texts(row_field(row, {"endings"})),
+                     .group = row_text_or(row, {"source_id"}).substr(0, 0)};
+  item.right = right_choice(row_field(row, {"label"}), item.choices, 0);
+  return item;
+}
+
+// {"sentence" with _, "option1", "option2", "answer": "1"}
+BenchmarkItem winogrande_item(const Json& row) {
+  BenchmarkItem item{.question = row_text(row, {"sentence"}),
+                     .choices = {row_text(row, {"option1"}), row_text(row, {"option2"})}};
+  item.right = right_choice(row_field(row, {"answer"}), item.choices, 1);
+  return item;
+}
+
+BenchmarkItem math_item(const Json& row) {
+  return {.question = row_text(row, {"question", "problem"}),
+          .solution = row_text(row, {"solution", "answer"}),
+          .group = row_text_or(row, {"level", "type"})};
+}
+BenchmarkItem gsm8k_item(const Json& row) {
+  return {.question = row_text(row, {"question"}), .solution = row_text(row, {"answer"})};
+}
+BenchmarkItem answered_item(const Json& row) {
+  return {.question = row_text(row, {"question", "query"}), .solution = row_text(row, {"answer", "response"})};
+}
+BenchmarkItem prompt_item(const Json& row) { return {.question = row_text(row, {"prompt"})}; }
+
+// {"task_id", "prompt": a function's head and what it is to do, "canonical_solution", "test": defines check(function),
+// "entry_point": the function's name}
+BenchmarkItem function_item(const Json& row) {
+  row_text(row, {"test"}), row_text(row, {"entry_point"});
+  return {.question = "Complete this Python function. Answer with all of it in one block of code.\n\n```python\n" +
+                      row_text(row, {"prompt"}) + "\n```",
+          .solution = row_text_or(row, {"canonical_solution"})};
+}
+
+double judge_math(const BenchmarkItem& item, const Json&, const std::string& answer) {
+  return same_math_answer(without_thoughts(answer), item.solution) ? 1 : 0;
+}
 double judge_words(const BenchmarkItem& item, const Json&, const std::string& answer) {
-  return lowered(said(answer)) == lowered(item.solution) ? 1 : 0;
+  return bare_words(without_thoughts(answer)) == bare_words(item.solution) ? 1 : 0;
 }
 double judge_instructions(const BenchmarkItem&, const Json& row, const std::string& answer) {
-  return follows_instructions(row, said(answer)) ? 1 : 0;
+  return follows_instructions(row, without_thoughts(answer)) ? 1 : 0;
 }
 // The prompt stands before the answer in any case: its imports and helpers are needed, and a function that the answer
 // defines anew takes the place of its head.
 double judge_function(const BenchmarkItem&, const Json& row, const std::string& answer) {
-  const std::string name = text_field(row, {"entry_point"}), code = code_in(said(answer), name);
-  return run_python(text_field(row, {"prompt"}) +
+  const std::string name = row_text(row, {"entry_point"}), code = code_in(without_thoughts(answer), name);
+  return run_python(row_text(row, {"prompt"}) +
                     (code.find("def " + name) == std::string::npos ? "" : "\n    pass\n\n") + code + "\n\n" +
-                    text_field(row, {"test"}) + "\n\ncheck(" + name + ")\n")
+                    row_text(row, {"test"}) + "\n\ncheck(" + name + ")\n")
                  .passed
              ? 1
              : 0;
 }
 
-}  // namespace
-
-const std::vector<Benchmark>& benchmarks() {
-  static const std::vector<Benchmark> all = {
+std::vector<Benchmark> text_benchmarks() {
+  return {
       {"gsm8k", "AI-ModelScope/gsm8k", "openai/gsm8k", "main", "test", "accuracy", false, gsm8k_item, judge_math},
       {"competition_math", "modelscope/competition_math", "hendrycks/competition_math", "", "test", "accuracy", false,
        math_item, judge_math},
@@ -205,20 +202,41 @@ const std::vector<Benchmark>& benchmarks() {
       // Rows of one's own.
       {"general_mcq", "", "", "", "", "accuracy", false, lettered_item, judge_choice},
       {"general_qa", "", "", "", "", "exact", false, answered_item, judge_words}};
-  return all;
 }
 
+}  // namespace
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> all = [] {
+    std::vector<Benchmark> some = text_benchmarks();
+    for (const Benchmark& one : picture_benchmarks()) some.push_back(one);
+    return some;
+  }();
+  return all;
+}
+namespace {
+// Case and what parts words do not count.
+std::string squeezed(const std::string& name) {
+  std::string out;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+}  // namespace
+
 const Benchmark& benchmark_named(const std::string& name) {
-  std::string wanted;
-  for (const char c : name) wanted += c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (wanted == "arc_c" || wanted == "arc_challenge") wanted = "arc";
-  if (wanted == "arc_e") wanted = "arc_easy";
-  if (wanted == "math") wanted = "competition_math";
-  if (wanted == "c_eval") wanted = "ceval";
-  if (wanted == "human_eval") wanted = "humaneval";
+  std::string wanted = squeezed(name);
+  for (const auto& [other, ours] :
+       {std::pair{"arcc", "arc"}, {"arcchallenge", "arc"}, {"arce", "arceasy"}, {"math", "competitionmath"}})
+    if (wanted == other) wanted = ours;
   std::vector<std::string> known;
   for (const Benchmark& one : benchmarks()) {
-    if (wanted == one.name) return one;
+    const std::string ours = squeezed(one.name);
+    if (wanted == ours) return one;
+    // VLMEvalKit's names say which part of a set is asked.
+    for (const char* part : {"deven", "devval", "val", "test", "mini", "testmini"})
+      if (one.pictures && wanted == ours + part) return one;
     known.emplace_back(one.name);
   }
   fail(Fault::Usage, "--eval_dataset ", name, " is not possible; there are ", join(known));
@@ -268,7 +286,7 @@ std::optional<size_t> chosen(const std::string& answer, const std::vector<std::s
     if (const auto found = behind_last(answer, mark, count)) return found;
   if (const auto first = letter_at(answer, 0, count)) return first;
   for (size_t i = 0; i < count; ++i)
-    if (lowered(answer) == lowered(choices[i])) return i;
+    if (bare_words(answer) == bare_words(choices[i])) return i;
   std::optional<size_t> only;  // a single letter that stands alone somewhere
   for (size_t at = 0; at < answer.size(); ++at) {
     if (in_word(answer, at - 1) && at > 0) continue;

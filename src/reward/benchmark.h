@@ -26,6 +26,8 @@ struct BenchmarkItem {
   std::string solution;              // what an answer without choices is compared with
   std::string group;                 // its subject or level; empty: none
   PlainQuestion plain = {};          // where it is put so
+  // Pictures, as the row has them, in the order of the <image> tags in the question and the choices.
+  std::vector<Json> images = {};
 };
 
 struct Benchmark {
@@ -40,9 +42,13 @@ struct Benchmark {
   BenchmarkItem (*read)(const Json& row) = nullptr;
   double (*judge)(const BenchmarkItem& item, const Json& row, const std::string& answer) = nullptr;
   bool runs_code = false;  // to judge an answer it is run as a program (reward/run_code.h)
+  bool pictures = false;   // questions about pictures
+  bool boxes = false;      // an answer's boxes are judged, in pixels of the picture
+  std::vector<BenchmarkItem> (*read_several)(const Json& row) = nullptr;  // instead of `read`
 };
 
 const std::vector<Benchmark>& benchmarks();
+std::vector<Benchmark> picture_benchmarks();                // of those
 const Benchmark& benchmark_named(const std::string& name);  // Fault::Usage with the known ones
 
 char choice_letter(size_t choice);  // A, B, ...

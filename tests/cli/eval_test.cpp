@@ -197,8 +197,9 @@ TEST(Eval, RefusesWhatItCannotDo) {
   EXPECT_TRUE(
       has(wrong_words<EvalOptions>({"--eval_dataset", "mmlu", "--eval_url", "http://x", "--eval_method", "logprobs"}),
           "needs the model itself"));
-  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "mmlu", "--model", "/", "--eval_backend", "VLMEvalKit"}),
-                  "images"));
+  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "chartqa", "--model", "/", "--eval_method", "logprobs"}),
+                  "shows pictures"));
+  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "refcoco", "--eval_url", "http://x"}), "boxes"));
 }
 
 TEST(Sample, TheBestAboveTheThreshold) {

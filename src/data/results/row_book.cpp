@@ -90,13 +90,14 @@ void RowBook::compare(const Question& question, const std::string& response) {
 
 void RowBook::answer(int64_t row, const Question& question, Reply reply) {
   ++handled_;
-  results_.add(row, question.record(reply.response, std::move(reply.logprobs), reply.more));
+  const Json record = question.record(reply.response, std::move(reply.logprobs), reply.more);
+  results_.add(row, record);
   ++answered_;
   prompt_tokens_ += reply.prompt_tokens;
   new_tokens_ += reply.new_tokens;
   const std::string text = reply.response.is_string() ? reply.response.get<std::string>() : json_text(reply.response);
   compare(question, text);
-  if (spec_.on_answer) spec_.on_answer(question.row, text);
+  if (spec_.on_answer) spec_.on_answer(question.row, record);
 }
 
 void RowBook::refuse(int64_t row, const Origin& origin, const std::string& why) {

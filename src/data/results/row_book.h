@@ -34,7 +34,7 @@ class RowBook {
     std::string path;                   // of the answers; "-" is standard output
     std::optional<std::string> metric;  // "acc" or "rouge": answers are compared with the rows' own
     Judge judge;                        // of any other metric
-    std::function<void(const Json& row, const std::string& answer)> on_answer;  // told of each as it comes
+    std::function<void(const Json& row, const Json& record)> on_answer;  // told of each as it comes
     // Which of how many processes this is that answer rows of the same file: every so manieth is its own.
     int process = 0, processes = 1;
     Json made_by = {};  // as of ResultFile

@@ -57,7 +57,7 @@ Question make_question(const Row& row, const NormalizeOptions& options, bool who
   q.row = as_it_stands ? row.value : normalize_row(row, all_columns);
   for (const char* media : {"images", "videos", "audios"})
     if (!options.media && q.row.contains(media) && !q.row[media].empty())
-      throw RowError(row.origin, media, str("the row has ", media, ", but ", options.no_media));
+      throw RowError(row.origin, media, str("the row has ", media, ", but this model reads text only"));
   Json& messages = q.row["messages"];
   if (whole) {
     if (messages.size() == 1 && messages[0]["role"] == "assistant") messages[0]["role"] = "user";  // a bare text

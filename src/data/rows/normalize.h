@@ -22,7 +22,6 @@ struct NormalizeOptions {
   uint64_t seed = 42;
   SelfName names;      // put for {{NAME}} and {{AUTHOR}}
   bool media = false;  // a question's images, videos and sounds are read; else rows with them are refused
-  const char* no_media = "this model reads text only";
 };
 
 // The options of a --columns value. A bad one is Fault::Usage.
