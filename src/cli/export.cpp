@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/export.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -55,8 +56,7 @@ void ExportOptions::fields(OptionTable& v) {
   v.no_effect({"device_map", "max_memory", "device"},
               "tensors are merged one at a time on the processor; no device is filled");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
-  v.no_effect({"load_args", "load_data_args", "check_model", "model_type", "task_type", "tuner_backend", "tuner_type",
-               "attn_impl"},
+  v.no_effect({"load_args", "load_data_args", "check_model", "model_type", "tuner_backend", "tuner_type", "attn_impl"},
               "exporting needs files only");
   v("new_special_tokens", new_special_tokens, "tokens that the adapter was trained with, or .txt files of them")
       .shown_default("what the adapter's run was given");
@@ -67,11 +67,19 @@ void ExportOptions::fields(OptionTable& v) {
       .shown_default("what the adapter's run was given");
   v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "experts_impl"},
               "exporting needs files only");
-  v.refuse({"init_strategy", "num_labels", "problem_type"},
-           "the checkpoint is used as it is; change its files instead");
+  v.refuse({"init_strategy"}, "the checkpoint is used as it is; change its files instead");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
   without_effect<GenerationOptions>(v, "nothing is generated");
-  v.no_effect({"template_mode"}, "rows are encoded for sft and pt");
+  v("task_type", task_type, "--to_cached_dataset: what the rows are encoded for, as apus sft takes it")
+      .choices({"causal_lm", "seq_cls", "token_cls", "reranker", "generative_reranker", "embedding"});
+  v("template_mode", template_mode,
+    "--to_cached_dataset: rlhf: rows are pairs of answers, for --rlhf_type dpo, rm, orpo, simpo and cpo; kto: answers "
+    "with a label")
+      .choices({"train", "rlhf", "kto"});
+  v("num_labels", num_labels, "--to_cached_dataset: how many labels the rows have, with --task_type seq_cls, token_cls")
+      .at_least(1);
+  v("problem_type", problem_type, "--to_cached_dataset: what the column `label` holds, as apus sft takes it")
+      .choices({"single_label_classification", "multi_label_classification", "regression"});
   v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
             "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
            "not available in this form");
@@ -103,6 +111,15 @@ void ExportOptions::fields(OptionTable& v) {
 }
 
 void ExportOptions::resolve(OptionTable& v) {
+  if (to_cached_dataset)  // rows are encoded as the run will want them
+    for (const auto& [name, value] : algorithm_info(rows_for()).defaults.items())
+      if (const auto& all = v.options(); !v.given(name) && std::any_of(all.begin(), all.end(), [&name = name](auto& o) {
+            return o->name == name && o->refusal.empty();
+          }))
+        v.set(name, value);
+  for (const char* name : {"task_type", "template_mode", "num_labels", "problem_type"})
+    if (v.given(name) && !to_cached_dataset)
+      v.notes.push_back(str("--", name, " has no effect without --to_cached_dataset: exporting needs files only"));
   prompt.resolve(v);
   hub.resolve();
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
@@ -184,6 +201,32 @@ fs::path ExportOptions::pushed() const {
   return !to_gguf.empty() && !to_ollama && output_dir.ends_with(".gguf") ? gguf_path() : fs::path(output_dir);
 }
 
+std::string ExportOptions::rows_for() const {
+  if (template_mode != "train") return template_mode == "kto" ? "kto" : "dpo";
+  return task_type == "causal_lm" ? "sft" : task_type;
+}
+
+CachedRows ExportOptions::cached_rows() const {
+  CachedRows rows = {rows_for(), algorithm_info(rows_for()).options()};
+  OptionTable own;
+  rows.own.fields(own);
+  if (num_labels) own.set("num_labels", *num_labels);
+  if (problem_type) own.set("problem_type", *problem_type);
+  const fs::path config = fs::path(model) / "config.json";
+  if (rows.own.asks_checkpoint())
+    rows.own.take_from(parse_json(read_file(config, 16 << 20), config.string(), Fault::Model), model);
+  return rows;
+}
+
+void ExportOptions::check_cached() const {
+  require(task_type == "causal_lm" || template_mode == "train", Fault::Usage, "--task_type ", task_type,
+          " and --template_mode ", template_mode, ": one of the two says what the rows are encoded for");
+  require(!algorithm_info(rows_for()).cached_rows.empty(), Fault::Usage, "--task_type ", task_type,
+          ": what becomes of its rows depends on the run's settings; give the run the rows themselves (--dataset)");
+  require((!num_labels && !problem_type) || algorithm_info(rows_for()).options().has_labels(), Fault::Usage,
+          "--num_labels and --problem_type are of --task_type seq_cls and token_cls");
+}
+
 void ExportOptions::check() const {
   push.check();
   if (only_pushes()) {
@@ -200,6 +243,7 @@ void ExportOptions::check() const {
       "what shall be exported? --merge_lora true folds --adapters into the model; --quant_method quantises --model; "
       "--to_gguf q4_k_m writes one file for llama.cpp and ollama; --to_ollama true a Modelfile; --to_cached_dataset "
       "true encodes --dataset; --to_hf true writes the model anew; --push_to_hub true uploads --model or --adapters");
+  if (to_cached_dataset) check_cached();
   require(!to_cached_dataset || (!merge_lora && !converts()), Fault::Usage,
           "--to_cached_dataset and another export: one at a time");
   require(!quantise.any() || (!merge_lora && !to_cached_dataset && !converts()), Fault::Usage,

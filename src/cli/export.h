@@ -6,6 +6,7 @@
 #include "cli/push_options.h"
 #include "cli/train_options.h"
 #include "quant/wish.h"
+#include "train/options/algorithm_options.h"
 
 namespace apus {
 
@@ -36,8 +37,12 @@ struct ExportOptions {
   bool calibrates() const;
   bool to_hf = false;  // the model, or an adapter that is not merged, written anew
   bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
-  std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
-  std::string imatrix;  // an importance matrix for it; empty: none
+  std::string task_type = "causal_lm", template_mode = "train";  // what --to_cached_dataset encodes rows for
+  std::optional<int64_t> num_labels;
+  std::optional<std::string> problem_type;
+  CachedRows cached_rows() const;  // after fetch()
+  std::string to_gguf;             // a mix of gguf/mix.h; empty: no GGUF file
+  std::string imatrix;             // an importance matrix for it; empty: none
   PushOptions push;
   bool only_pushes() const;              // a folder that is there, written by nobody here
   std::filesystem::path pushed() const;  // what is uploaded: a folder, or a file
@@ -54,6 +59,8 @@ struct ExportOptions {
   void take_settings_of(const std::filesystem::path& adapter, OptionTable& v);
   void check_merge() const;
   void check_output() const;
+  std::string rows_for() const;  // the algorithm of --task_type and --template_mode
+  void check_cached() const;
   void check_anew() const;
   void check_quantise() const;
   void check_calibration() const;

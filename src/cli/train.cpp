@@ -295,9 +295,10 @@ void TrainRun::check() const {
                          : " holds an adapter; was it trained with --tuner_type lora?");
   require(!data.streaming || loop.max_steps > 0 || loop.max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
-  require(algorithm_info(algorithm).command.empty() || (data.cached_dataset.empty() && data.cached_val_dataset.empty()),
-          Fault::Usage, "--cached_dataset holds rows as apus sft and apus pt encode them, not those of ",
-          algorithm_info(algorithm).asked_as(algorithm), ": give the rows themselves with --dataset");
+  require(!algorithm_info(algorithm).cached_rows.empty() ||
+              (data.cached_dataset.empty() && data.cached_val_dataset.empty()),
+          Fault::Usage, "--cached_dataset is not available for ", algorithm_info(algorithm).asked_as(algorithm),
+          ", whose samples depend on its settings: give the rows themselves with --dataset");
   require(prompt.truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
   require(!loop.predict_with_generate || data.loss_scale.rfind("all", 0) != 0, Fault::Usage,

@@ -44,8 +44,10 @@ std::vector<std::string> list_of_texts(const Json& value) {
     if (const char mark = text[at]; mark == '\'' || mark == '"') {
       std::string item;
       for (++at; at + 1 < text.size() && text[at] != mark; ++at) {
-        if (text[at] == '\\' && at + 2 < text.size()) item += text[++at] == 'n' ? '\n' : text[at];
-        else item += text[at];
+        if (text[at] == '\\' && at + 2 < text.size())
+          item += text[++at] == 'n' ? '\n' : text[at];
+        else
+          item += text[at];
       }
       out.push_back(item), ++at;
     } else if (mark == ',' || std::isspace(static_cast<unsigned char>(mark))) {
@@ -118,13 +120,16 @@ std::vector<double> numbers_in(const std::string& text) {
       ++at;
       continue;
     }
-    const bool minus = at > 0 && text[at - 1] == '-' && (at < 2 || !std::isalnum(static_cast<unsigned char>(text[at - 2])));
+    const bool minus =
+        at > 0 && text[at - 1] == '-' && (at < 2 || !std::isalnum(static_cast<unsigned char>(text[at - 2])));
     std::string digits = minus ? "-" : "";
     const auto digit = [&](size_t i) { return i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])); };
     for (bool point = false; at < text.size(); ++at) {
       const bool comma = text[at] == ',' && !point && digit(at + 1) && digit(at + 2) && digit(at + 3);
-      if (text[at] == '.' && !point && digit(at + 1)) point = true;
-      else if (!digit(at) && !comma) break;
+      if (text[at] == '.' && !point && digit(at + 1))
+        point = true;
+      else if (!digit(at) && !comma)
+        break;
       if (!comma) digits += text[at];
     }
     all.push_back(std::atof(digits.c_str()));
@@ -262,15 +267,15 @@ double judge_chart(const BenchmarkItem&, const Json& row, const std::string& ans
 
 // As VQA compares: without articles and punctuation, small numbers as digits.
 std::string vqa_words(const std::string& text) {
-  static const std::map<std::string, std::string> same = {
-      {"none", "0"}, {"zero", "0"}, {"one", "1"}, {"two", "2"},   {"three", "3"}, {"four", "4"}, {"five", "5"},
-      {"six", "6"},  {"seven", "7"}, {"eight", "8"}, {"nine", "9"}, {"ten", "10"}, {"a", ""},     {"an", ""},
-      {"the", ""}};
+  static const std::map<std::string, std::string> same = {{"none", "0"},  {"zero", "0"},  {"one", "1"},  {"two", "2"},
+                                                          {"three", "3"}, {"four", "4"},  {"five", "5"}, {"six", "6"},
+                                                          {"seven", "7"}, {"eight", "8"}, {"nine", "9"}, {"ten", "10"},
+                                                          {"a", ""},      {"an", ""},     {"the", ""}};
   std::string out, word;
   const std::string all = low(text) + " ";
   for (size_t i = 0; i < all.size(); ++i) {
-    const bool inner = all[i] == '\'' || all[i] == ':' ||
-                       (all[i] == '.' && std::isdigit(static_cast<unsigned char>(all[i + 1])));
+    const bool inner =
+        all[i] == '\'' || all[i] == ':' || (all[i] == '.' && std::isdigit(static_cast<unsigned char>(all[i + 1])));
     const bool thousands = all[i] == ',' && i > 0 && std::isdigit(static_cast<unsigned char>(all[i - 1])) &&
                            std::isdigit(static_cast<unsigned char>(all[i + 1]));
     if (thousands || (all[i] == '.' && !inner)) continue;
@@ -348,8 +353,9 @@ double judge_any_words(const BenchmarkItem&, const Json& row, const std::string&
 // RefCOCO: a box [left, top, width, height], and several people's words for what is in it: a question each.
 std::vector<BenchmarkItem> refcoco_items(const Json& row) {
   const Json& box = row_field(row, {"bbox"});
-  require(box.is_array() && box.size() == 4 && std::all_of(box.begin(), box.end(), [](auto& v) { return v.is_number(); }),
-          Fault::Data, "bbox must be [left, top, width, height]: ", json_text(box));
+  require(
+      box.is_array() && box.size() == 4 && std::all_of(box.begin(), box.end(), [](auto& v) { return v.is_number(); }),
+      Fault::Data, "bbox must be [left, top, width, height]: ", json_text(box));
   const double left = box[0], top = box[1], width = box[2], height = box[3];
   std::vector<BenchmarkItem> all;
   for (const std::string& words : answers_of(row))

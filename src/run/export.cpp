@@ -169,7 +169,7 @@ void convert(const ExportOptions& o) {
 void make(const ExportOptions& o) {
   if (o.quantise.any()) return run_quantise(o);
   if (o.to_cached_dataset)
-    cache_train_data(o.prompt, o.data, o.hub, o.model, o.output_dir);
+    cache_train_data(o.prompt, o.data, o.hub, o.cached_rows(), o.model, o.output_dir);
   else if (o.converts())
     convert(o);
   else if (o.to_hf && !o.merge_lora)

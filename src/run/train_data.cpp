@@ -80,6 +80,7 @@ TrainingDataOptions data_options(const TrainRun& o, DataShare share, int64_t max
   const bool asks = algorithm_info(o.algorithm).asks_rows;
   d.datasets = dataset_options(o.data, o.model);
   d.datasets.normalize.keep_unused = algorithm_info(o.algorithm).rolls_out();
+  d.cached_as = cached_as(algorithm_info(o.algorithm), o.own);
   d.cached = o.data.cached_dataset, d.cached_validation = o.data.cached_val_dataset;
   d.streaming = o.data.streaming, d.lazy = o.data.lazy_tokenize.value_or(false),
   d.shuffle_buffer = o.data.shuffle_buffer_size, d.threads = o.data.dataset_num_proc;
@@ -228,17 +229,20 @@ TrainData open_shown_rows(const TrainRun& o, const std::vector<std::string>& dat
 }
 
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
-                      const fs::path& model_dir, const fs::path& folder) {
+                      const CachedRows& kind, const fs::path& model_dir, const fs::path& folder) {
   make_writable_dir(folder);
   const auto keep = open_encoder(prompt, data, model_dir, {.file = folder / "rejected.jsonl", .strict = data.strict});
   const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
+  const auto algorithm = make_algorithm(kind.algorithm, kind.own);
+  Json made = keep->encoder.made_with();
+  made.update(cached_as(algorithm_info(kind.algorithm), kind.own));
   const auto write = [&](const std::vector<int64_t>& rows, const char* part, const char* title) {
     if (rows.empty()) return;
     const SampleStore samples = encode_rows(
-        *sets.rows, rows, [&](const Row& row) { return keep->encoder.encode(row); }, keep->rejects,
+        *sets.rows, rows, [&](const Row& row) { return algorithm->encode(row, keep->encoder); }, keep->rejects,
         data.dataset_num_proc, title);
     require(samples.size() > 0, Fault::Data, "no row is left for ", part, ": all were left out for the reasons above");
-    samples.save(folder / part, keep->encoder.made_with());
+    samples.save(folder / part, made);
     log_info(report_text(length_report(samples, keep->rejects.count())));
     log_info("cached: ", (folder / part).string(), ": ", samples.size(), " samples");
   };

@@ -47,7 +47,8 @@ TrainData open_shown_rows(const TrainRun& options, const std::vector<std::string
 
 // Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
-                      const std::filesystem::path& model_dir, const std::filesystem::path& folder);
+                      const CachedRows& kind, const std::filesystem::path& model_dir,
+                      const std::filesystem::path& folder);
 
 struct CalibrationRows {
   // Tokens of the first rows for training, one behind the other, cut into blocks; what is left over is dropped, unless

@@ -17,14 +17,13 @@ TEST(SentMedia, TagsBecomePartsInTheirOrder) {
   const std::string picture = folder.path / "a.png", sound = folder.path / "b.wav";
   write_file_atomic(picture, "\x89PNG...");
   write_file_atomic(sound, "RIFF....WAVEfmt ");
-  const Json row = {
-      {"messages",
-       {{{"role", "system"}, {"content", "plain"}},
-        {{"role", "user"}, {"content", "<image>first, <audio> then <image>"}},
-        {{"role", "user"}, {"content", "<video>"}}}},
-      {"images", {picture, "https://host/c.jpg"}},
-      {"audios", {sound}},
-      {"videos", Json::array({Json::array({"https://host/1.png", picture})})}};
+  const Json row = {{"messages",
+                     {{{"role", "system"}, {"content", "plain"}},
+                      {{"role", "user"}, {"content", "<image>first, <audio> then <image>"}},
+                      {{"role", "user"}, {"content", "<video>"}}}},
+                    {"images", {picture, "https://host/c.jpg"}},
+                    {"audios", {sound}},
+                    {"videos", Json::array({Json::array({"https://host/1.png", picture})})}};
   const Json sent = sent_messages(row);
   EXPECT_EQ(sent[0]["content"], "plain");
   const Json& parts = sent[1]["content"];

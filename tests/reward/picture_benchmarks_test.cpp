@@ -54,10 +54,14 @@ TEST(PictureSets, MmmuChoosesOrWrites) {
 }
 
 TEST(PictureSets, MathVistaRoundsAsTheRowSays) {
-  Json row = {{"question", "How much?"},  {"query", "Hint: two decimals.\nQuestion: How much?"},
-              {"answer", "1.25"},         {"answer_type", "float"},
-              {"precision", 2.0},         {"choices", nullptr},
-              {"image", "images/1.jpg"},  {"decoded_image", {{"bytes", "data:image/png;base64,AA=="}}},
+  Json row = {{"question", "How much?"},
+              {"query", "Hint: two decimals.\nQuestion: How much?"},
+              {"answer", "1.25"},
+              {"answer_type", "float"},
+              {"precision", 2.0},
+              {"choices", nullptr},
+              {"image", "images/1.jpg"},
+              {"decoded_image", {{"bytes", "data:image/png;base64,AA=="}}},
               {"metadata", {{"task", "textbook question answering"}}}};
   EXPECT_EQ(item("math_vista", row).images, std::vector<Json>{row["decoded_image"]});
   EXPECT_EQ(item("MathVista_MINI", row).group, "textbook question answering");
@@ -72,7 +76,8 @@ TEST(PictureSets, MathVistaRoundsAsTheRowSays) {
 }
 
 TEST(PictureSets, WhatIsReadInPictures) {
-  Json row = {{"question", "what is written?"}, {"answer", {"CENTRE", "Center"}}, {"dataset", "IIIT5K"}, {"image", "a"}};
+  Json row = {
+      {"question", "what is written?"}, {"answer", {"CENTRE", "Center"}}, {"dataset", "IIIT5K"}, {"image", "a"}};
   EXPECT_EQ(mark("OCRBench", row, "It says: centre."), 1);
   EXPECT_EQ(mark("OCRBench", row, "cent"), 0);
   row["dataset"] = "HME100k", row["answer"] = "x ^ 2";
@@ -85,9 +90,16 @@ TEST(PictureSets, WhatIsReadInPictures) {
 }
 
 TEST(PictureSets, ChartsWithinATwentieth) {
-  for (const auto& [said, right, worth] :
-       {std::tuple{"12", "12.5", 1}, {"12", "12.7", 0}, {"5%", "0.05", 1}, {"Yes", "yes", 1}, {"3.0", "3", 1},
-        {"0", "0", 1}, {"1,000", "1000", 0}, {"96%", "0.92", 1}, {"-5", "-5.2", 1}, {"nan", "1", 0}})
+  for (const auto& [said, right, worth] : {std::tuple{"12", "12.5", 1},
+                                           {"12", "12.7", 0},
+                                           {"5%", "0.05", 1},
+                                           {"Yes", "yes", 1},
+                                           {"3.0", "3", 1},
+                                           {"0", "0", 1},
+                                           {"1,000", "1000", 0},
+                                           {"96%", "0.92", 1},
+                                           {"-5", "-5.2", 1},
+                                           {"nan", "1", 0}})
     EXPECT_EQ(mark("chartqa", {{"question", "q"}, {"answer", right}, {"image", "a"}}, said), worth) << said;
 }
 
@@ -111,7 +123,7 @@ TEST(PictureSets, TenPeoplesWords) {
 }
 
 TEST(PictureSets, ChoicesInColumnsListsAndTexts) {
-  Json row = {{"question", "Which?"}, {"A", "red"}, {"B", "blue"}, {"C", "nan"}, {"D", nullptr},
+  Json row = {{"question", "Which?"}, {"A", "red"},    {"B", "blue"},         {"C", "nan"},  {"D", nullptr},
               {"answer", "B"},        {"hint", "nan"}, {"category", "color"}, {"image", "a"}};
   EXPECT_EQ(item("MMBench_DEV_EN", row).choices.size(), 2U);
   EXPECT_EQ(item("mm_bench", row).question, "<image>Which?");
@@ -122,7 +134,8 @@ TEST(PictureSets, ChoicesInColumnsListsAndTexts) {
   EXPECT_EQ(mark("MMStar", row, "B: two"), 1);
   EXPECT_EQ(mark("MMStar", row, "A"), 0);
   EXPECT_EQ(mark("MMStar", row, "..."), 0);
-  row = {{"question", "How many? Please answer directly with a single word or number."}, {"answer", "2"}, {"image", "a"}};
+  row = {
+      {"question", "How many? Please answer directly with a single word or number."}, {"answer", "2"}, {"image", "a"}};
   EXPECT_EQ(mark("realWorldQA", row, "2."), 1);
   row = {{"question", "Is there a dog?"}, {"answer", "no"}, {"category", "popular"}, {"image", "a"}};
   EXPECT_EQ(mark("pope", row, "No, there is not."), 1);
@@ -131,7 +144,10 @@ TEST(PictureSets, ChoicesInColumnsListsAndTexts) {
   EXPECT_EQ(mark("general_vmcq", row, "A"), 1);
   row = {{"query", "Name it."}, {"response", "A cat"}, {"images", {"a"}}};
   EXPECT_EQ(mark("general_vqa", row, "a cat."), 1);
-  test::expect_says(test::refusal(Fault::Data, [&] { item("general_vqa", {{"query", "q"}, {"response", "r"}}); }),
+  test::expect_says(test::refusal(Fault::Data,
+                                  [&] {
+                                    item("general_vqa", {{"query", "q"}, {"response", "r"}});
+                                  }),
                     "the row has no picture");
 }
 

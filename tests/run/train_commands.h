@@ -39,8 +39,7 @@ class TrainCommands : public ::testing::Test {
 
   // What the program does with a command line, less its own error handling.
   template <class Options>
-  static Options parsed(const std::vector<std::string>& arguments) {
-    Options options;
+  static Options parsed(const std::vector<std::string>& arguments, Options options = Options()) {
     OptionTable table = OptionTable::of(options);
     table.parse(arguments);
     options.resolve(table);

@@ -147,6 +147,36 @@ TEST_F(TrainCommands, GoesOnInItsFolderFromTheNewestCheckpoint) {
   EXPECT_EQ(lines(dir() / "again/logging.jsonl").size(), 9u + 2);  // each step once, and two summaries
 }
 
+TEST_F(TrainCommands, CachedLabelsTrainAsTheirRows) {
+  LineWriter rows((dir() / "labelled.jsonl").string());
+  for (int i = 0; i < 20; ++i)
+    rows.write(json_text({{"messages", {{{"role", "user"}, {"content", str("number ", i)}}}}, {"label", i % 3}}));
+  rows.close();
+  const std::vector<std::string> kind = {"--task_type", "seq_cls", "--num_labels", "3"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), kind.begin(), kind.end());
+    return words;
+  };
+  const auto cache =
+      parsed<ExportOptions>(with({"--to_cached_dataset", "true", "--model", (dir() / "model").string(), "--dataset",
+                                  (dir() / "labelled.jsonl").string(), "--output_dir", (dir() / "labels").string()}));
+  ASSERT_EQ(apus_run_command("export", &cache), 0);
+  const auto first_loss = [&](const char* out, const char* flag, const fs::path& from) {
+    const auto run = parsed(sft_words(out, with({flag, from.string()})), TrainRun("seq_cls"));
+    EXPECT_EQ(apus_run_command("train", &run), 0);
+    return lines(dir() / out / "logging.jsonl").front()["loss"];
+  };
+  EXPECT_EQ(first_loss("labels_cached", "--cached_dataset", dir() / "labels/train"),
+            first_loss("labels_rows", "--dataset", dir() / "labelled.jsonl"));
+  const std::vector<std::string> encode = {"--to_cached_dataset", "true", "--model", "x", "--dataset", "y"};
+  auto both = encode, embedding = encode;
+  both.insert(both.end(), {"--task_type", "seq_cls", "--template_mode", "rlhf"});
+  embedding.insert(embedding.end(), {"--task_type", "embedding"});
+  test::expect_says(test::refusal(Fault::Usage, [&] { parsed<ExportOptions>(both); }), "one of the two");
+  test::expect_says(test::refusal(Fault::Usage, [&] { parsed<ExportOptions>(embedding); }),
+                    "give the run the rows themselves");
+}
+
 TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   const std::string rows = (island() / "heldout.jsonl").string();
   const auto words = std::vector<std::string>{"--to_cached_dataset",

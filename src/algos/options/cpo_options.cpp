@@ -26,7 +26,8 @@ const RegisterAlgorithmOptions<CpoOptions> cpo(
             .command = "rlhf",
             .examples = {"rlhf --rlhf_type cpo --model DIR --dataset pairs.jsonl --output_dir out"},
             .defaults = preference_defaults(),
-            .row_texts = 2});
+            .row_texts = 2,
+            .cached_rows = "pairs"});
 
 }  // namespace
 }  // namespace apus

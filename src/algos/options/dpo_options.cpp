@@ -63,7 +63,8 @@ const RegisterAlgorithmOptions<DpoOptions> dpo(
             .usual = true,
             .examples = {"rlhf --rlhf_type dpo --model DIR --dataset pairs.jsonl --output_dir out"},
             .defaults = preference_defaults(),
-            .row_texts = 2});
+            .row_texts = 2,
+            .cached_rows = "pairs"});
 
 }  // namespace
 }  // namespace apus

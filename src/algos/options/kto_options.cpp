@@ -25,7 +25,8 @@ const RegisterAlgorithmOptions<KtoOptions> kto(
             .examples = {"rlhf --rlhf_type kto --model DIR --dataset judged.jsonl --output_dir out"},
             .defaults = preference_defaults(),
             .compares_rows = false,
-            .one_pass = false});
+            .one_pass = false,
+            .cached_rows = "labelled"});
 
 }  // namespace
 }  // namespace apus

@@ -22,7 +22,8 @@ const RegisterAlgorithmOptions<OrpoOptions> orpo(
              .command = "rlhf",
              .examples = {"rlhf --rlhf_type orpo --model DIR --dataset pairs.jsonl --output_dir out"},
              .defaults = preference_defaults("default"),
-             .row_texts = 2});
+             .row_texts = 2,
+             .cached_rows = "pairs"});
 
 }  // namespace
 }  // namespace apus

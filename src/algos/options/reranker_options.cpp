@@ -55,14 +55,16 @@ const RegisterAlgorithmOptions<RerankerOptions> reranker(
                  .command = "sft",
                  .examples = {"sft --task_type reranker --model DIR --dataset ranked.jsonl"},
                  .head = Head::Scalar,
-                 .row_texts = 2});
+                 .row_texts = 2,
+                 .cached_rows = "ranked"});
 const RegisterAlgorithmOptions<GenerativeRerankerOptions> generative(
     "generative_reranker", {.summary = "the same by the model's own words: how much likelier is yes than no",
                             .command = "sft",
                             .examples = {"sft --task_type generative_reranker --model DIR --dataset ranked.jsonl"},
                             .names_tokens = true,
                             .reads_head = true,
-                            .row_texts = 2});
+                            .row_texts = 2,
+                            .cached_rows = "ranked by words"});
 
 }  // namespace
 }  // namespace apus

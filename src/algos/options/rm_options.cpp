@@ -26,7 +26,8 @@ const RegisterAlgorithmOptions<RmOptions> rm(
            .examples = {"rlhf --rlhf_type rm --model DIR --dataset pairs.jsonl --output_dir out"},
            .defaults = preference_defaults(),
            .head = Head::Scalar,
-           .row_texts = 2});
+           .row_texts = 2,
+           .cached_rows = "pairs"});
 
 }  // namespace
 }  // namespace apus

@@ -45,7 +45,8 @@ const RegisterAlgorithmOptions<SeqClsOptions> seq_cls(
     "seq_cls", {.summary = "a classifier: labels or numbers for a text",
                 .command = "sft",
                 .examples = {"sft --task_type seq_cls --num_labels 3 --model DIR --dataset labelled.jsonl"},
-                .head = Head::Scalar});
+                .head = Head::Scalar,
+                .cached_rows = "classified"});
 
 }  // namespace
 }  // namespace apus

@@ -51,7 +51,8 @@ const RegisterAlgorithmOptions<SftOptions> sft(
      .examples = {"sft --model DIR --dataset rows.jsonl --output_dir out",
                   "sft --model DIR --dataset rows.jsonl --tuner_type full --learning_rate 1e-5 --num_train_epochs 1",
                   "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"},
-     .compares_rows = false});
+     .compares_rows = false,
+     .cached_rows = "texts"});
 
 // Plain text, of which every token is learnt.
 const RegisterAlgorithmOptions<SftOptions> pt(
@@ -60,7 +61,8 @@ const RegisterAlgorithmOptions<SftOptions> pt(
                         "--output_dir out"},
            .defaults = {{"use_chat_template", false}, {"loss_scale", "all"}},
            .splits_rows = true,
-           .compares_rows = false});
+           .compares_rows = false,
+           .cached_rows = "texts"});
 
 }  // namespace
 }  // namespace apus

@@ -24,7 +24,8 @@ const RegisterAlgorithmOptions<SimpoOptions> simpo(
               .command = "rlhf",
               .examples = {"rlhf --rlhf_type simpo --model DIR --dataset pairs.jsonl --cpo_alpha 0 --output_dir out"},
               .defaults = preference_defaults(),
-              .row_texts = 2});
+              .row_texts = 2,
+              .cached_rows = "pairs"});
 
 }  // namespace
 }  // namespace apus

@@ -32,7 +32,8 @@ const RegisterAlgorithmOptions<TokenClsOptions> token_cls(
     "token_cls", {.summary = "labels for the words of a text: names, parts of speech",
                   .command = "sft",
                   .examples = {"sft --task_type token_cls --num_labels 9 --model DIR --dataset conll.jsonl"},
-                  .head = Head::Scalar});
+                  .head = Head::Scalar,
+                  .cached_rows = "words"});
 
 }  // namespace
 }  // namespace apus

@@ -41,6 +41,12 @@ class EncodedStream : public SampleStream {
   MixedStream rows_;
 };
 
+Json made_with(const TrainingDataOptions& options, const Encoder& encoder) {
+  Json made = encoder.made_with();
+  made.update(options.cached_as);
+  return made;
+}
+
 std::shared_ptr<SampleStore> open_caches(const std::vector<std::string>& folders, const Json& made_with) {
   auto all = std::make_shared<SampleStore>();
   if (folders.size() == 1) {
@@ -100,7 +106,7 @@ void add_validation(TrainingData& data, const TrainingDataOptions& options, cons
                     const EncodeRow& encode, RejectLog& rejects) {
   auto samples = std::make_shared<SampleStore>();
   if (!options.cached_validation.empty())
-    samples = open_caches(options.cached_validation, encoder.made_with());
+    samples = open_caches(options.cached_validation, made_with(options, encoder));
   else if (!data.validation_rows.empty())
     *samples =
         encode_rows(*data.rows, data.validation_rows, encode, rejects, options.threads, "Encoding validation rows");
@@ -188,7 +194,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
   if (options.streaming) {
     add_streamed(data, options, encode, rejects);
   } else if (!options.cached.empty()) {
-    const auto samples = open_caches(options.cached, encoder.made_with());
+    const auto samples = open_caches(options.cached, made_with(options, encoder));
     require(samples->size() > 0, Fault::Data, "the cached dataset is empty");
     data.report = length_report(*samples);
     data.first = samples->get(0);

@@ -19,6 +19,7 @@ namespace apus {
 struct TrainingDataOptions {
   DatasetOptions datasets;
   std::vector<std::string> cached, cached_validation;  // folders of encoded samples
+  Json cached_as = Json::object();                     // what these depend on besides the encoder
   bool streaming = false;
   bool lazy = false;  // encode when a sample is needed, instead of all beforehand
   int64_t shuffle_buffer = 1000;

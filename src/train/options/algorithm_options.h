@@ -83,6 +83,7 @@ class AlgorithmOptions {
   bool knows_reference() const { return static_cast<bool>(uses_reference_); }
   bool uses_reference() const { return knows_reference() && uses_reference_(); }
   std::vector<OtherModel> other_models() const { return other_models_ ? other_models_() : std::vector<OtherModel>(); }
+  bool has_labels() const { return static_cast<bool>(score_head_); }
   ScoreHead score_head() const { return score_head_ ? score_head_() : ScoreHead{1, usual_problem(1)}; }
   AlgorithmNeeds needs() const { return needs_ ? needs_() : AlgorithmNeeds(); }
   bool asks_checkpoint() const { return static_cast<bool>(take_from_); }
@@ -126,6 +127,8 @@ struct AlgorithmInfo {
   bool one_pass = true;               // the loss of a micro-batch comes from one pass over its rows
   bool shares_answers = false;        // processes that share the tokens of rows can share drawn answers, too
   int64_t row_texts = 1;              // texts of a row that go through the model together: 2 of a pair
+  // What a cache of encoded rows is called that all algorithms of this word take; empty: samples are made anew.
+  std::string cached_rows = {};
   std::function<AlgorithmOptions()> options = {};
   bool rolls_out() const { return asks_rows || may_answer; }
   // "apus NAME", "--rlhf_type NAME": how people know the algorithm of this name.
@@ -159,6 +162,19 @@ inline std::vector<std::string> algorithms_of(const std::string& command) {
   for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all())
     if (info.command == command) names.push_back(name);
   return names;
+}
+
+// Whose samples a cache of encoded rows holds.
+struct CachedRows {
+  std::string algorithm;
+  AlgorithmOptions own;
+};
+// What its encoded rows depend on besides the encoder. Of conversations and plain texts nothing.
+inline Json cached_as(const AlgorithmInfo& info, const AlgorithmOptions& options) {
+  if (info.cached_rows.empty() || info.cached_rows == "texts") return Json::object();
+  Json as = {{"rows", info.cached_rows}};
+  if (options.has_labels()) as["labels"] = {options.score_head().labels, options.score_head().problem_type};
+  return as;
 }
 
 inline const AlgorithmInfo& algorithm_info(const std::string& name) {
