@@ -42,6 +42,8 @@ struct Combination {
   std::string whole_matrices = "";
   // That of one which means an average of the weights that it trains; "": it does not.
   std::string averaging = "";
+  // That of one which is told of attention's logits; "": it is not.
+  std::string watches_logits = "";
   bool some_layers = false;     // --lisa_activated_layers
   bool generates = false;       // --predict_with_generate
   bool broadcasts = false;      // --broadcast_weights

@@ -203,6 +203,9 @@ class Rules {
            " models look at keys that several tokens share: use --tuner_type lora");
     refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which draws answers with the adapter: use --tuner_type lora");
+    refuse(!c_.watches_logits.empty() && (c_.stages > 1 || c_.updates_early), c_.watches_logits,
+           " needs to know of all layers' attention before the update: leave out ",
+           c_.stages > 1 ? kStages : "--update_in_backward true", ", or use --optimizer muon");
     refuse(!kind_.slices && c_.updates_early, "--update_in_backward true keeps no gradients, by which --tuner_type ",
            c_.tuner, " judges ranks: leave it out");
     refuse(!kind_.slices && c_.two_trained, "--tuner_type ", c_.tuner, " is not available for ", c_.asked,

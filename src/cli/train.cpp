@@ -390,6 +390,7 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
           .whole_matrices =
               optimisation.galore.use_galore ? "--use_galore" : whole_matrices_flag(optimisation.chosen_optimizer()),
           .averaging = averaging_flag(optimisation.chosen_optimizer()),
+          .watches_logits = watching_flag(optimisation.chosen_optimizer()),
           .some_layers = optimisation.lisa_activated_layers > 0,
           .generates = loop.predict_with_generate,
           .broadcasts = mesh.broadcast_weights,

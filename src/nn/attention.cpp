@@ -16,6 +16,7 @@
 
 #include "dist/mesh.h"
 #include "nn/distance.h"
+#include "nn/largest_logit.h"
 #include "nn/ring_attention.h"
 #include "nn/steady.h"
 #include "nn/token_groups.h"
@@ -100,6 +101,7 @@ at::Tensor over_groups(const Module& owner, const at::Tensor& q_TNH, const at::T
 
 at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor& own_TKH, const at::Tensor& own_v_TKH,
                                        const ops::AttentionRule& rule, const Step& s) const {
+  if (const auto& logits = training_of(s).logits) logits->look(q_TNH, own_TKH, rule.scale);
   if (training_of(s).groups) return over_groups(*this, q_TNH, own_TKH, own_v_TKH, rule, s);
   at::Tensor k_TKH = own_TKH, v_TKH = own_v_TKH;
   if (at::Tensor row_K = training_of(s).key_K; row_K.defined()) {

@@ -15,6 +15,7 @@
 
 namespace apus {
 
+class LargestLogit;  // nn/largest_logit.h
 struct RouterLoss;   // nn/moe.h
 class TokenShare;    // nn/token_share.h
 struct TokenGroups;  // nn/token_groups.h
@@ -40,6 +41,8 @@ struct TrainingStep {
   std::shared_ptr<const RowOrigins> origins = {};
   // Linear layers multiply FP8 numbers, but for those that keep to their type (Linear::keeps_type).
   std::optional<Fp8Recipe> fp8 = {};
+  // Who is told of queries and keys. Null: nobody.
+  std::shared_ptr<LargestLogit> logits = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;
 };

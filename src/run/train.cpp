@@ -103,10 +103,12 @@ OptimizerSpec optimizer_spec(const TrainRun& o) {
 
 Forward forward_of(const TrainRun& o, const Model& model) {
   const auto again = o.optimisation.recompute(model.shape().layers);
-  Forward forward{.recomputed_layers = again.layers,
-                  .selective = {},
-                  .neftune_alpha = o.optimisation.neftune_noise_alpha,
-                  .watch = {}};
+  Forward forward{
+      .recomputed_layers = again.layers,
+      .selective = {},
+      .neftune_alpha = o.optimisation.neftune_noise_alpha,
+      .logits = watching_flag(o.optimisation.chosen_optimizer()).empty() ? nullptr : std::make_shared<LargestLogit>(),
+      .watch = {}};
   if (again.selective) forward.selective = {.attention = again.attention, .feed_forward = again.feed_forward};
   return forward;
 }

@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 
@@ -75,6 +76,11 @@ at::Tensor Forward::hidden(const Model& model, Batch& batch) const {
 
 at::Tensor Forward::hidden(const Model& model, const Inputs& in, Step& s) const {
   s.position = model.positions(in, s);
+  if (logits && at::GradMode::is_enabled()) {
+    TrainingStep training = training_of(s);
+    training.logits = logits;
+    set_training(s, std::move(training));
+  }
   RecomputeRunner recompute([this](int64_t layer) { return remembered(layer); }, model.runner());
   WatchedRunner watched(*this, recompute);
   return run_layers(model, in, s, watched);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "models/model.h"
+#include "nn/largest_logit.h"
 #include "nn/memo.h"
 #include "train/batch.h"
 
@@ -22,6 +24,8 @@ struct Forward {
   std::optional<Selective> selective;
   // Noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden).
   double neftune_alpha = 0;
+  // Told of attention's logits where gradients are made. Null: nobody is.
+  std::shared_ptr<LargestLogit> logits;
   // Called with each part's name and output (kEmbedding, "layer 3", "the final norm"); to look for values that are not
   // finite, or to go on from one of them.
   static constexpr const char* kEmbedding = "the embedding";

@@ -74,6 +74,9 @@ class Optimizer {
   void make_state();  // of all parameters, now instead of at their first update
   // A parameter that is not trained for a while: its state goes, and begins anew afterwards.
   void rest(size_t i, bool resting);
+  // Of one that holds attention's logits down: before each update it is told how large they may have become.
+  virtual bool watches_logits() const { return false; }
+  virtual void hear_largest_logit(double /*largest*/) {}
   void zero_grad();
   std::vector<at::Tensor> gradients() const;
   const std::vector<ParamGroup>& groups() const { return groups_; }

@@ -222,6 +222,7 @@ Trainer::StepResult Trainer::compute(Update& batches) {
   out.updated = std::isfinite(out.loss) && std::isfinite(out.grad_norm);
   if (out.updated) {
     const double scale = o_.loop.max_grad_norm > 0 ? std::min(1.0, o_.loop.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
+    if (o_.forward.logits) p_.optimizer.hear_largest_logit(largest_of(p_.data_ranks, o_.forward.logits->take()));
     if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
     if (p_.ranks) p_.ranks->updated(step_ + 1, scale);
     if (p_.gradients) p_.gradients->updated();

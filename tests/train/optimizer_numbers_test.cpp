@@ -63,6 +63,32 @@ TEST(OptimizerNumbers, FourBitsAreTheOriginals) {
   }
 }
 
+// ms-swift 4.6's, its Newton-Schulz steps in f32 as here; largest logits of 50, 400 and 150 against 100.
+TEST(OptimizerNumbers, MuonClipMakesQueriesAndKeysSmaller) {
+  const std::map<std::string, std::vector<double>> known = {
+      {"layers.0.self_attn.v_proj.weight", {0.518522, -0.2762885, 0.9395741, -0.0250943}},
+      {"layers.0.self_attn.q_proj.weight", {0.2195723, -0.1138006, 0.3827926, -0.0185735}},
+      {"embed_tokens.weight", {0.5489185, -0.2940277, 0.906806, -0.204594}}};
+  for (const auto& [name, after] : known) {
+    NamedParam p{name, at::tensor(std::vector<float>{0.5F, -0.3F, 1, 0.02F}).view({2, 2}).to(golden::device())};
+    p.tensor.set_requires_grad(true);
+    const auto optimizer =
+        make_optimizer({.kind = "muonclip"}, {{.name = "all", .lr = 0.1, .weight_decay = 0.1, .params = {p}}});
+    ASSERT_TRUE(optimizer->watches_logits());
+    const std::vector<std::vector<float>> gradients = {
+        {0.1F, -0.2F, 0.3F, 0}, {-0.5F, 0.1F, 0.2F, 1}, {0.05F, 0.4F, -0.6F, 0.3F}};
+    const std::vector<double> largest = {50, 400, 150};
+    for (size_t i = 0; i < 3; ++i) {
+      p.tensor.mutable_grad() = at::tensor(gradients[i]).view({2, 2}).to(golden::device());
+      optimizer->hear_largest_logit(largest[i]);
+      optimizer->step(1, 1);
+    }
+    const at::Tensor now = p.tensor.detach().to(at::kCPU).flatten();
+    for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(now[i].item<double>(), after[static_cast<size_t>(i)], 2e-6) << name;
+  }
+  EXPECT_FALSE(make_optimizer({.kind = "muonclip", .arguments = {{"qk_clip_enabled", "false"}}}, {})->watches_logits());
+}
+
 TEST(OptimizerNumbers, AreTheOriginals) {
   const std::vector<Known> all = {
       {"adagrad", {}, {0.4749284, -0.3168336, 0.9135237, -0.2073438}},

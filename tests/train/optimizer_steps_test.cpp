@@ -28,6 +28,7 @@ const std::vector<OptimizerSpec>& specs() {
       {.kind = "adamw_8bit"},
       {.kind = "adafactor"},
       {.kind = "muon"},
+      {.kind = "muonclip"},
       {.kind = "sgd", .arguments = {{"momentum", "0.9"}, {"dampening", "0.5"}}},
       {.kind = "lion"},
       {.kind = "ademamix"},

@@ -94,8 +94,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{"four_bit", at::kBFloat16, {.kind = "adamw_4bit"}, false},
                       Variant{"adafactor", at::kFloat, {.kind = "adafactor"}, false},
                       Variant{"sgd", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, false},
-                      Variant{"muon", at::kFloat, {.kind = "muon"}, false}, Variant{"lora", at::kFloat, {}, true},
-                      Variant{"pissa", at::kFloat, {}, true},
+                      Variant{"muon", at::kFloat, {.kind = "muon"}, false},
+                      Variant{
+                          "muonclip", at::kFloat, {.kind = "muonclip", .arguments = {{"qk_clip_tau", "0.01"}}}, false},
+                      Variant{"lora", at::kFloat, {}, true}, Variant{"pissa", at::kFloat, {}, true},
                       Variant{"galore", at::kFloat, {.kind = "galore_adamw", .arguments = {{"rank", "4"}}}, false},
                       Variant{"schedule_free", at::kFloat, {.kind = "schedule_free_adamw"}, false},
                       Variant{"schedule_free_bf16", at::kBFloat16, {.kind = "schedule_free_radam"}, false},

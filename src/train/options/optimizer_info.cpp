@@ -48,6 +48,11 @@ std::string averaging_flag(const std::string& name) {
   return info.averages ? str("--", info.flag, " ", name) : "";
 }
 
+std::string watching_flag(const std::string& name) {
+  const OptimizerInfo& info = optimizer_info(name);
+  return info.watches_logits ? str("--", info.flag, " ", name) : "";
+}
+
 OptimizerArguments parse_optim_args(const std::string& text) {
   OptimizerArguments out;
   std::istringstream parts(text);

@@ -37,6 +37,8 @@ struct OptimizerInfo {
   bool fewer_dimensions = false;
   // Trains the weights at one place and means another, an average over the run, where they are evaluated and saved.
   bool averages = false;
+  // It is told before each update how large attention's logits may have become (nn/largest_logit.h).
+  bool watches_logits = false;
 };
 
 struct RegisterOptimizerInfo {
@@ -57,6 +59,8 @@ std::string optimizers_text(const std::string& flag);
 std::string whole_matrices_flag(const std::string& name);
 // That of one that averages; "": it means the weights that it trains.
 std::string averaging_flag(const std::string& name);
+// That of one that holds attention's logits down.
+std::string watching_flag(const std::string& name);
 
 OptimizerArguments parse_optim_args(const std::string& text);  // "a=1,b=2"; also JSON-free spaces
 // One of them as a number, for the plan: what is no number is refused where the optimizer is made.
