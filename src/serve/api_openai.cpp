@@ -66,6 +66,7 @@ void Api::models(const Exchange& e) {
                   {"owned_by", service_.spec().owned_by},
                   {"max_model_len", service_.spec().engine->max_model_len()},
                   {"sampling", service_.usual_sampling()}};
+    if (service_.spec().media) model["takes_media"] = true;  // our page offers to show pictures
     if (name != service_.spec().model_name) model["parent"] = service_.spec().model_name;
     if (e.call->path == "/v1/models/" + name) return send_json(*e.reply, model);
     list.push_back(std::move(model));

@@ -57,6 +57,7 @@ struct ChatCall : AnswerCall {
   bool old_functions = false;         // the request was in OpenAI's older form: so is the answer
   std::string begin;                  // of the answer, which goes on behind it
   std::optional<SpokenWish> spoken;   // besides being written
+  bool boxes = false;                 // those of the answer are wanted in pixels of the only picture
   bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
 };
 

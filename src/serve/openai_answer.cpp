@@ -147,6 +147,7 @@ class WholeChat : public Whole {
                     {"content", answer.content.empty() && !answer.calls.empty() ? Json() : Json(answer.content)},
                     {"refusal", nullptr}};
     if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+    if (form_.boxes) message["boxes"] = form_.boxes(answer.content);
     if (!answer.calls.empty() && form_.old_functions)
       message["function_call"] = answer.calls[0]["function"];
     else if (!answer.calls.empty())
@@ -296,7 +297,9 @@ class Streamed : public AnswerWriter {
 class StreamedChat : public Streamed {
  public:
   StreamedChat(AnswerForm form, std::shared_ptr<Responder> reply)
-      : Streamed(std::move(form), std::move(reply), "chat.completion.chunk"), calls_(form_.answers) {}
+      : Streamed(std::move(form), std::move(reply), "chat.completion.chunk"),
+        calls_(form_.answers),
+        said_(form_.answers) {}
 
   void begin(const Usage& usage) override {
     Streamed::begin(usage);
@@ -306,7 +309,8 @@ class StreamedChat : public Streamed {
     keep_tokens(piece);
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
     if (piece.finish != Finish::None)
-      say(piece.index, Json::object(), finish_reason(form_, piece.finish, calls_[piece.index]), usage, piece.stop);
+      say(piece.index, last_delta(piece.index), finish_reason(form_, piece.finish, calls_[piece.index]), usage,
+          piece.stop);
     else if (piece.deltas.empty() && counts(piece))
       say(piece.index, Json::object(), nullptr, usage);
   }
@@ -315,6 +319,7 @@ class StreamedChat : public Streamed {
   Json delta_json(size_t index, const ChatDelta& d) {
     switch (d.kind) {
       case ChatDelta::Kind::Content:
+        if (form_.boxes) said_[index] += d.text;
         return {{"content", d.text}};
       case ChatDelta::Kind::Reasoning:
         return {{"reasoning_content", d.text}};
@@ -342,7 +347,11 @@ class StreamedChat : public Streamed {
     }
     chunk(std::move(choice), usage);
   }
-  std::vector<char> calls_;  // has this answer called a tool?
+  Json last_delta(size_t index) const {
+    return form_.boxes ? Json{{"boxes", form_.boxes(said_[index])}} : Json::object();
+  }
+  std::vector<char> calls_;        // has this answer called a tool?
+  std::vector<std::string> said_;  // where its boxes are wanted
 };
 
 class StreamedCompletion : public Streamed {

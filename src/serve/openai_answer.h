@@ -28,9 +28,10 @@ struct AnswerForm {
   bool token_ids = false;
   std::vector<int32_t> prompt_ids;  // shown with token_ids
   ToolFormat tool_format = ToolFormat::None;
-  bool old_functions = false;     // calls as OpenAI's API had them before there were tools
-  std::vector<std::string> echo;  // a completion's prompts, shown before its answers
-  bool only_prompt = false;       // the answer itself is left out
+  bool old_functions = false;                                  // calls as OpenAI's API had them before there were tools
+  std::vector<std::string> echo;                               // a completion's prompts, shown before its answers
+  bool only_prompt = false;                                    // the answer itself is left out
+  std::function<Json(const std::string& content)> boxes = {};  // of a chat's answer, in pixels; null: not wanted
 };
 
 Json usage_json(const Usage& usage);

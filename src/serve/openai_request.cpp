@@ -281,6 +281,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits, Json* 
            "'add_generation_prompt' begins a new answer and 'continue_final_message' goes on "
            "with the last message: only one of them can be true");
   call.separate_reasoning = f.boolean("separate_reasoning").value_or(true);
+  call.boxes = f.boolean("boxes").value_or(false);
   call.parallel_calls = f.boolean("parallel_tool_calls").value_or(true);
   read_all_tools(f, call);
   read_spoken_wish(f, call);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "data/encode/grounding.h"
 #include "data/rows/media_refs.h"
 #include "serve/api_error.h"
 #include "serve/fim.h"
@@ -301,8 +302,10 @@ Service::Prompt Service::chat_prompt(const ChatCall& call) const {
     const bool plain = !PlainSpecials::has_marks(text);
     Prompt prompt{plain ? text : PlainSpecials::unmarked(text),
                   plain ? spec_.chat->encode(text) : limited(specials_.encode(text), spec_.chat->spec()),
+                  {},
                   {}};
     if (media.empty()) return prompt;
+    prompt.images = image_sizes(media);
     Sample sample;
     sample.ids = std::move(prompt.ids), sample.trained.assign(sample.ids.size(), 0);
     place_media(sample, std::move(media), {});
@@ -325,6 +328,10 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   out.form.tool_format = spec_.tool_format;
   out.form.old_functions = call.old_functions;
   if (call.token_ids) out.form.prompt_ids = prompt.ids;
+  if (call.boxes && prompt.images.size() == 1)
+    out.form.boxes = [size = prompt.images[0], media = spec_.media](const std::string& content) {
+      return Json(pixel_boxes(content, size, media->processor()));
+    };
   AnswerStreamSpec& stream = out.stream;
   stream.engine = spec_.engine;
   stream.tokenizer = spec_.tokenizer;

@@ -95,6 +95,7 @@ class Service {
     std::string text;
     std::vector<int32_t> ids;
     std::vector<MediaItem> media;
+    std::vector<ImageSize> images;  // as they came
   };
   Prompt chat_prompt(const ChatCall& call) const;
   // The images, videos and sounds of a call, put into its messages.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/largest_logit.h"
 
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
 
 #include "nn/training_step.h"
 #include "tensor/noise.h"

@@ -84,6 +84,27 @@ TEST(ServeAnswers, ThoughtsAreCounted) {
             s.tokenizer->encode("let me see</think>").size());
 }
 
+// What the page draws: of the content alone, once it is whole.
+TEST(ServeAnswers, BoxesStandBesideTheAnswerWhereTheyAreWanted) {
+  const auto form = [] {
+    AnswerForm f;
+    f.boxes = [](const std::string& content) { return Json::array({content}); };
+    return f;
+  };
+  const auto pieces = [](AnswerWriter& writer) {
+    writer.begin({});
+    writer.piece({.index = 0, .deltas = {{.kind = ChatDelta::Kind::Content, .text = "(1,2),"}}}, {});
+    writer.piece({.index = 0, .deltas = {{.kind = ChatDelta::Kind::Content, .text = "(3,4)"}}}, {});
+    writer.piece({.index = 0, .finish = Finish::Stop}, {});
+    writer.end({});
+  };
+  Json whole;
+  pieces(*whole_chat(form(), {[&](Json answer) { whole = std::move(answer); }, [](const ApiError&) { FAIL(); }}));
+  EXPECT_EQ(whole["choices"][0]["message"]["boxes"], Json::array({"(1,2),(3,4)"}));
+  pieces(*whole_chat({}, {[&](Json answer) { whole = std::move(answer); }, [](const ApiError&) { FAIL(); }}));
+  EXPECT_FALSE(whole["choices"][0]["message"].contains("boxes"));
+}
+
 TEST(ServeAnswers, AnEchoInAStream) {
   Served s;
   const auto api = s.api();

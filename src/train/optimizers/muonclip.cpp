@@ -54,7 +54,8 @@ class MuonClip final : public Optimizer {
       at::Tensor& buffer = slot.state.at("momentum_buffer").mul_(momentum_).add_(g);
       at::Tensor change = buffer;
       if (matrix)
-        change = orthogonal(buffer, iterations_) * (size_ * std::sqrt(static_cast<double>(std::max(p.size(0), p.size(1)))));
+        change =
+            orthogonal(buffer, iterations_) * (size_ * std::sqrt(static_cast<double>(std::max(p.size(0), p.size(1)))));
       if (nesterov_) change = g.add(change, momentum_);
       p.mul_((1 - u.lr * u.weight_decay) * gamma).add_(change, -u.lr * gamma);
     });

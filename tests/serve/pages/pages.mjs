@@ -33,6 +33,18 @@ const checks = {
     assert.match(await html("[a](javascript:alert(1)) [b](https://x.y)"), /\[a\]\(javascript.*<a href="https:\/\/x.y"/);
   },
 
+  async "boxes are drawn in the picture's own pixels; a text model is shown none"() {
+    const drawn = (boxes) => page.ask(`framed({ url: "data:image/gif;base64,R0lGODlhAQABAAAAACw=", width: 60, height: 40 }, ${JSON.stringify(boxes)}).innerHTML`);
+    assert.doesNotMatch(await drawn([]), /svg/);
+    assert.match(await drawn([[10, 5, 30, 25]]), /viewBox="0 0 60 40".*<rect x="10" y="5" width="20" height="20"><\/rect><\/svg>$/);
+    assert.match(await drawn([[0, 0, 6, 8], [1, 1, 3, 4]]), /<text [^>]*>1<\/text>.*<text [^>]*>2<\/text>/);
+    assert.equal(await page.ask(`by("attach").hidden`), true);
+    assert.deepEqual(await page.ask(`messages = [{ role: "user", content: "what?", picture: { url: "data:x", width: 1, height: 1 } }], request().messages`),
+      [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:x" } }, { type: "text", text: "what?" }] }]);
+    assert.equal(await page.ask(`request().boxes`), true);
+    await page.ask(`by("fresh").click()`);
+  },
+
   async "an answer comes in pieces, with its speed"() {
     await set("max_tokens", "40"), await set("temperature", "0");
     await send("Say something.");
