@@ -31,8 +31,10 @@ TEST(TowerPictures, SquaresAndTilesAreTransformers) {
   const test::ProcessorNumbers golden("towers");
   Json gemma = tower_of(24, 8), idefics = tower_of(16, 4);
   gemma["mm_tokens_per_image"] = 9, idefics["scale_factor"] = 2;
+  const Json gemma3n = {{"vision_soft_tokens_per_image", 9}};
   // Of 7 tiles with 4 tokens each: their own marks, that behind them, and words that no tokenizer is here to write.
   const std::vector<PictureCase> cases = {{"gemma3", "gemma3", gemma, 9 + 2},
+                                          {"gemma3n", "gemma3n", gemma3n, 9 + 2},
                                           {"llava", "llava", tower_of(24, 8), 9},
                                           {"deepseek_vl", "deepseek_vl", tower_of(24, 8), 9},
                                           {"llava_padded", "llava", tower_of(24, 8), 9},
