@@ -526,6 +526,26 @@ TEST(TowerPictures, PatchesAndSamplesOfGemma4Unified) {
                     "a picture may not be larger");
 }
 
+// As InternVL's, but for how many.
+TEST(TowerPictures, TilesOfSailVl) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(24, 4);
+  config["max_dynamic_patch"] = 12;
+  const Image picture = golden.image("picture/0");
+  const auto tiles = [&](const Json& file) {
+    return tower_processor("sailvl", file, config)->image(picture).content->shape[0];
+  };
+  const auto processor = tower_processor("sailvl", Json::object(), config);
+  const PreparedMedia made = processor->image(picture);
+  EXPECT_EQ(made.text, "<img><IMG_CONTEXT></img>\n");
+  EXPECT_EQ(std::ssize(made.runs[0]), 9 * made.content->shape[0]);
+  EXPECT_LE(made.content->shape[0], 10 + 1);
+  EXPECT_EQ(tiles({{"max_dynamic_patch", 2}}), 3);
+  EXPECT_EQ(tiles({{"max_dynamic_patch", 1}}), 1);
+  test::expect_says(test::refusal(Fault::Data, [&] { processor->video({{picture}, {0}, 25, 1}); }), "sees no videos");
+  test::expect_says(test::refusal(Fault::Model, [&] { tiles({{"use_msac", true}}); }), "use_msac");
+}
+
 TEST(TowerPictures, SquaresOfPhi3Vision) {
   const test::ProcessorNumbers golden("towers");
   Json config = tower_of(16, 4);

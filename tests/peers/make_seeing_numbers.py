@@ -7,7 +7,7 @@ CONFIG.json is a config.json with small sizes: a text part of two layers and som
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; GOT-OCR 2.0 in its authors' layout as got_ocr2, where NAME is got_qwen; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
-"version" (minicpmv.py); ERNIE 4.5 VL in its authors' layout as ernie4_5_vl_moe, where NAME is ernie4_5_moe_vl; dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Gemma 3n (gemma3n.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
+"version" (minicpmv.py); ERNIE 4.5 VL in its authors' layout as ernie4_5_vl_moe, where NAME is ernie4_5_moe_vl; dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); SAIL-VL2 (sail_vl.py); Gemma 3n (gemma3n.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -29,6 +29,7 @@ from make_numbers import asked, loss_of, on_disk, place
 from minicpmv import MiniCpmV
 from phi3_v import Phi3V
 from random_weights import random_weights
+from sail_vl import SailVl
 from step3_vl import Step3VL
 
 NEW_TOKENS = 12
@@ -555,7 +556,7 @@ transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 
 def main():
     args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights,
-                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "deepseek_vl_v2": DeepseekVl2, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV, "phi3_v": Phi3V, "step_robotics": Step3VL})
+                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "deepseek_vl_v2": DeepseekVl2, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV, "phi3_v": Phi3V, "sailvl": SailVl, "step_robotics": Step3VL})
     own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
     if own_ovis:
         as_own_ovis(model, wanted)
