@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// InternVL 2.5 to 3.5: a picture as a grid of square tiles, and all of it once more in one tile.
+// InternVL 2.5 to 3.5, and SAIL-VL2: a picture as a grid of square tiles, and all of it once more in one tile.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -41,7 +41,8 @@ class InternVlProcessor : public MediaProcessor {
     require(patch > 0 && side_ % patch == 0 && side_ <= 4096 && tokens_ >= 1, Fault::Model, "tiles of ", side_,
             " pixels do not consist of patches of ", patch, "; check INPUT_SIZE and config.json");
     least_ = number(c, "min_patches", "min_dynamic_patch", 1);
-    most_ = c.settings.get("MAX_NUM", number(c, "max_patches", "max_dynamic_patch", 12));
+    most_ = c.settings.get("MAX_NUM", most_tiles(c));
+    images_only_ = c.config.value("model_type", "") == "sailvl";
     frame_tiles_ = c.settings.get("VIDEO_MAX_NUM", 1);
     segments_ = c.settings.get("VIDEO_SEGMENTS", 8);
     require(least_ >= 1 && most_ >= least_ && most_ <= 1024 && frame_tiles_ <= 1024, Fault::Usage, "from ", least_,
@@ -80,6 +81,7 @@ class InternVlProcessor : public MediaProcessor {
   }
 
   PreparedMedia prepared_video(const VideoFrames& video) const override {
+    if (images_only_) return MediaProcessor::prepared_video(video);
     auto content = std::make_shared<MediaContent>();
     content->type = MediaType::Video;
     std::vector<Image> all;
@@ -95,6 +97,14 @@ class InternVlProcessor : public MediaProcessor {
   }
 
  private:
+  // SAIL-VL2's processor does not look at config.json, and one of its settings makes further tiles.
+  static int64_t most_tiles(const MediaCheckpoint& c) {
+    if (c.config.value("model_type", "") != "sailvl") return number(c, "max_patches", "max_dynamic_patch", 12);
+    const Json& file = c.preprocessor;
+    require(!file.is_object() || file.value("use_msac", Json(false)) == false, Fault::Model,
+            "preprocessor_config.json: use_msac true (a second grid of tiles) is not supported; set it to false");
+    return side_at(file, "max_dynamic_patch").value_or(10);
+  }
   static int64_t number(const MediaCheckpoint& c, const char* native, const char* original, int64_t otherwise) {
     const auto said = side_at(c.preprocessor, native);
     return said ? *said : side_at(c.config, original).value_or(otherwise);
@@ -122,10 +132,11 @@ class InternVlProcessor : public MediaProcessor {
   PixelScale scale_;
   Filter filter_;
   int32_t token_;
+  bool images_only_ = false;
   int64_t side_ = 448, tokens_ = 256, least_ = 1, most_ = 12, frame_tiles_ = 1, segments_ = 8;
 };
 
-const RegisterMediaFamily internvl({"internvl", "internvl_chat", "interns1", "qianfan_ocr"},
+const RegisterMediaFamily internvl({"internvl", "internvl_chat", "interns1", "qianfan_ocr", "sailvl"},
                                    [](const MediaCheckpoint& c) { return std::make_shared<InternVlProcessor>(c); });
 
 }  // namespace

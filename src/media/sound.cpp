@@ -98,20 +98,21 @@ struct Complex {
 };
 
 // The transform of in[0], in[stride], ... as `count` numbers, divided by its smallest factor again and again. `turn`
-// holds exp(-2 pi i k / kWindow).
+// holds exp(-2 pi i k / n) for all k of a whole transform of n.
 void transform(const Complex* in, int64_t stride, int64_t count, Complex* out, const std::vector<Complex>& turn) {
   if (count == 1) {
     *out = *in;
     return;
   }
   const int64_t parts = count % 2 == 0 ? 2 : 5, each = count / parts;
+  const auto whole = static_cast<int64_t>(turn.size());
   std::vector<Complex> sub(static_cast<size_t>(count));
   for (int64_t p = 0; p < parts; ++p)
     transform(in + p * stride, stride * parts, each, &sub[static_cast<size_t>(p * each)], turn);
   for (int64_t k = 0; k < count; ++k) {
     Complex sum;
     for (int64_t p = 0; p < parts; ++p) {
-      const Complex& t = turn[static_cast<size_t>(k * p % count * (kWindow / count))];
+      const Complex& t = turn[static_cast<size_t>(k * p % count * (whole / count))];
       const Complex& s = sub[static_cast<size_t>(p * each + k % each)];
       sum.re += s.re * t.re - s.im * t.im, sum.im += s.re * t.im + s.im * t.re;
     }
@@ -123,6 +124,16 @@ double mel_of(double hertz) {
   return hertz < 1000 ? 3 * hertz / 200 : 15 + 27 * std::log(hertz / 1000) / std::log(6.4);
 }
 double hertz_of(double mel) { return mel < 15 ? 200 * mel / 3 : 1000 * std::exp((mel - 15) * std::log(6.4) / 27); }
+
+// What `transform` turns by.
+std::vector<Complex> turns_of(int64_t points) {
+  std::vector<Complex> turn(static_cast<size_t>(points));
+  for (int64_t k = 0; k < points; ++k) {
+    const double angle = 2 * M_PI * static_cast<double>(k) / static_cast<double>(points);
+    turn[static_cast<size_t>(k)] = {std::cos(angle), -std::sin(angle)};
+  }
+  return turn;
+}
 
 }  // namespace
 
@@ -195,13 +206,10 @@ std::vector<float> log_mel(const std::vector<float>& samples, int64_t mels, int6
     if (i >= length) i = 2 * (length - 1) - i;
     return i < count ? samples[static_cast<size_t>(i)] : 0;
   };
-  std::vector<Complex> turn(kWindow), in(kWindow), out(kWindow);
+  std::vector<Complex> in(kWindow), out(kWindow);
+  const std::vector<Complex> turn = turns_of(kWindow);
   std::vector<double> window(kWindow);
-  for (int64_t k = 0; k < kWindow; ++k) {
-    const double angle = 2 * M_PI * static_cast<double>(k) / kWindow;
-    turn[static_cast<size_t>(k)] = {std::cos(angle), -std::sin(angle)};
-    window[static_cast<size_t>(k)] = 0.5 - 0.5 * std::cos(angle);
-  }
+  for (size_t k = 0; k < kWindow; ++k) window[k] = 0.5 - 0.5 * turn[k].re;
   const std::vector<double> filters = mel_filters(mels);
   std::vector<float> spectrum(static_cast<size_t>(mels * frames));
   std::vector<double> powers(kBins);
@@ -221,6 +229,58 @@ std::vector<float> log_mel(const std::vector<float>& samples, int64_t mels, int6
     }
   }
   for (float& level : spectrum) level = (std::max(level, static_cast<float>(highest - 8)) + 4) / 4;
+  return spectrum;
+}
+
+namespace {
+// Triangles of equal height on the frequencies of a transform of so many points, [points / 2 + 1, mels], by the older
+// formula of mels.
+std::vector<double> even_filters(int64_t mels, int64_t points, double lowest, double highest) {
+  const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const auto hertz = [](double mels_of) { return 700 * (std::pow(10, mels_of / 2595) - 1); };
+  const double first = mel(lowest), step = (mel(highest) - first) / static_cast<double>(mels + 1);
+  const int64_t bins = points / 2 + 1;
+  std::vector<double> out(static_cast<size_t>(bins * mels));
+  for (int64_t m = 0; m < mels; ++m) {
+    const auto edge = [&](int64_t i) { return hertz(first + step * static_cast<double>(m + i)); };
+    const double low = edge(0), middle = edge(1), high = edge(2);
+    for (int64_t bin = 0; bin < bins; ++bin) {
+      const double own = static_cast<double>(bin * kSoundRate) / static_cast<double>(points);
+      out[static_cast<size_t>(bin * mels + m)] =
+          std::max(0.0, std::min((own - low) / (middle - low), (high - own) / (high - middle)));
+    }
+  }
+  return out;
+}
+}  // namespace
+
+std::vector<float> log_mel_lifted(const std::vector<float>& samples, int64_t mels, int64_t& frames) {
+  constexpr int64_t kFrame = 512, kPoints = 1024, kWhole = 128;
+  constexpr double kLift = 0.97, kFloor = 1e-5, kLowest = 125, kHighest = 7600;
+  const int64_t count = std::ssize(samples), filled = (count + kWhole - 1) / kWhole * kWhole;
+  require(filled > kFrame, Fault::Data, "a sound of ", count, " samples is too short to be heard");
+  frames = (filled - kFrame - 1) / kHop + 1;
+  const auto sample = [&](int64_t i) -> double { return i < count ? samples[static_cast<size_t>(i)] : 0; };
+  const std::vector<double> filters = even_filters(mels, kPoints, kLowest, kHighest);
+  const std::vector<Complex> turn = turns_of(kPoints);
+  std::vector<Complex> in(kPoints), out(kPoints);
+  std::vector<double> sizes(kPoints / 2 + 1);
+  std::vector<float> spectrum(static_cast<size_t>(mels * frames));
+  for (int64_t f = 0; f < frames; ++f) {
+    for (int64_t k = 0; k < kFrame; ++k) {
+      const double own = sample(f * kHop + k), before = k > 0 ? sample(f * kHop + k - 1) : own;
+      const double window = 0.5 - 0.5 * turn[static_cast<size_t>(k * (kPoints / kFrame))].re;
+      in[static_cast<size_t>(k)] = {(own - kLift * before) * window, 0};
+    }
+    transform(in.data(), 1, kPoints, out.data(), turn);
+    for (size_t b = 0; b < sizes.size(); ++b) sizes[b] = std::hypot(out[b].re, out[b].im);
+    for (int64_t m = 0; m < mels; ++m) {
+      double sum = 0;
+      for (size_t b = 0; b < sizes.size(); ++b)
+        sum += sizes[b] * filters[b * static_cast<size_t>(mels) + static_cast<size_t>(m)];
+      spectrum[static_cast<size_t>(m * frames + f)] = static_cast<float>(std::log(std::max(sum, kFloor)));
+    }
+  }
   return spectrum;
 }
 

@@ -22,6 +22,10 @@ std::vector<float> resampled(const std::vector<float>& samples, int64_t from, in
 // sound up to there count for its last frames, and a begun frame counts as one; else the sound is mirrored at its ends.
 std::vector<float> log_mel(const std::vector<float>& samples, int64_t mels, int64_t padded, int64_t& frames);
 
+// The Universal Speech Model's [mels, frames]: of 32 ms every 10 ms, whose high tones are lifted, the logarithm of
+// sizes. A sound is filled up to 8 ms with zeros, and a begun frame counts as none.
+std::vector<float> log_mel_lifted(const std::vector<float>& samples, int64_t mels, int64_t& frames);
+
 // Rows that a tower makes of so many frames which it halves three times, chunk by chunk.
 inline int64_t rows_of_frames(int64_t frames, int64_t chunk) {
   return frames / chunk * ((chunk + 7) / 8) + (frames % chunk + 7) / 8;

@@ -10,6 +10,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
@@ -73,6 +74,10 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
         OwnInput{child<Linear>("per_layer_input_gate", Linear::Spec{.in = hidden, .out = given->width}),
                  child<Linear>("per_layer_projection", Linear::Spec{.in = given->width, .out = hidden}),
                  child<Norm>("post_per_layer_input_norm", hidden, spec.norm)});
+  if (const auto& form = spec.altup) {
+    altup_ = &child<AltUp>("altup", *form, hidden, spec.norm);
+    narrow_path_ = &child<NarrowPath>("laurel", hidden, form->rank, spec.norm);
+  }
   if (spec.looks_at_pictures(index))
     gates_ = std::make_unique<Gates>(
         Gates{param(spec.pictures->attention_gate, {1}), param(spec.pictures->feed_forward_gate, {1})});
@@ -133,15 +138,28 @@ at::Tensor DecoderLayer::with_pictures(const at::Tensor& x_TD, const Step& s) co
   return x_TD + with_gates(x_TD.narrow(0, 0, 1), s).sum() * 0;
 }
 
-at::Tensor DecoderLayer::with_own_input(const at::Tensor& x_TD, const Step& s) const {
+// What the layer is given, opened by a gate that reads x.
+at::Tensor DecoderLayer::own_input(const at::Tensor& x_TD, const Step& s) const {
   const at::Tensor own_TP = s.beside->of_layer_TLP.select(1, index_).to(x_TD.device());
   const at::Tensor opened_TP = activated(act_, own_input_->gate(x_TD, s)) * own_TP;
-  return x_TD + own_input_->norm(own_input_->wider(opened_TP, s));
+  return own_input_->norm(own_input_->wider(opened_TP, s));
+}
+
+at::Tensor DecoderLayer::with_altup(const at::Tensor& x_TW, const Step& s) const {
+  const at::Tensor foretold_TSD = altup_->foretold(x_TW, s);
+  const at::Tensor active_TD = foretold_TSD.select(1, altup_->form().active).contiguous();
+  const at::Tensor read_TD = (*before_attention_)(active_TD);
+  const at::Tensor attended_TD = active_TD + (*after_attention_)(mixed(read_TD, s));
+  const at::Tensor sum_TD = (attended_TD + (*narrow_path_)(read_TD, s)) * std::sqrt(0.5);
+  const at::Tensor fed_TD = (*feed_forward_)((*before_feed_forward_)(sum_TD), s);
+  const at::Tensor corrected_TSD = altup_->corrected(foretold_TSD, sum_TD + (*after_feed_forward_)(fed_TD), s);
+  return AltUp::with_added(corrected_TSD, own_input(altup_->opening(corrected_TSD), s));
 }
 
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
+  if (altup_) return with_altup(x_TD, s);
   at::Tensor y_TD = with_branches(x_TD, s);
-  if (own_input_) y_TD = with_own_input(y_TD, s);
+  if (own_input_) y_TD = y_TD + own_input(y_TD, s);
   if (adds_late_) y_TD = y_TD + s.beside->lent.at(index_ - 1)[0].to(y_TD.device());
   return scale_ ? y_TD * scale_->data.to(y_TD.scalar_type()) : y_TD;
 }
@@ -205,6 +223,8 @@ struct Decoder::Backbone : Module {
     LayerInputs(Backbone& in, const DecoderSpec& spec)
         : layers(spec.shape.layers),
           width(spec.layer_inputs->width),
+          words(spec.layer_inputs->words),
+          all_known(words >= spec.shape.vocab),
           table(in.child<Embedding>("embed_tokens_per_layer", spec.layer_inputs->words, layers * width)),
           of_embedding(in.child<Linear>("per_layer_model_projection",
                                         Linear::Spec{.in = spec.shape.hidden, .out = layers * width})),
@@ -214,11 +234,17 @@ struct Decoder::Backbone : Module {
       const auto by_layer = [&](const at::Tensor& all) { return all.view({all.size(0), layers, width}); };
       const double narrowed = 1 / std::sqrt(static_cast<double>(x_TD.size(1)));
       const at::Tensor made_TLP = norm(by_layer(of_embedding(x_TD, s) * narrowed));
-      at::Tensor row_T = table(id_T, s);
+      at::Tensor row_T = known_rows(id_T, s);
       if (media_R.defined()) row_T = at::index_copy(row_T, 0, media_R, at::index_select(row_T, 0, media_R).detach());
       return (made_TLP + by_layer(row_T) * std::sqrt(static_cast<double>(width))) * std::sqrt(0.5);
     }
-    const int64_t layers, width;
+    at::Tensor known_rows(const at::Tensor& id_T, const Step& s) const {
+      if (all_known) return table(id_T, s);
+      const at::Tensor known_T = id_T < words, row_T = table(id_T * known_T, s);
+      return at::where(known_T.unsqueeze(1), row_T, row_T.detach());
+    }
+    const int64_t layers, width, words;
+    const bool all_known;
     Embedding& table;
     Linear& of_embedding;
     Norm& norm;
@@ -234,6 +260,11 @@ struct Decoder::Backbone : Module {
         norm(spec.final_norm.empty() ? nullptr : &child<Norm>(spec.final_norm, spec.shape.hidden, spec.last_norm())) {
     if (spec.streams) one = &child<StreamsEnd>("hc_head", *spec.streams, spec.shape.hidden, spec.norm.eps);
     if (spec.layer_inputs) layer_inputs = std::make_unique<LayerInputs>(*this, spec);
+    const int64_t hidden = spec.shape.hidden, others = spec.altup ? spec.altup->count - 1 : 0;
+    for (int64_t i = 0; i < others; ++i)
+      spreads.push_back(&child<Linear>(str("altup_projections.", i), Linear::Spec{.in = hidden, .out = hidden}));
+    for (int64_t i = 0; i < others; ++i)
+      gathers.push_back(&child<PlainMatrix>(str("altup_unembed_projections.", i), hidden, hidden));
   }
   Embedding* embed;         // null where it is given rows
   PositionRows* positions;  // null where positions are told in attention
@@ -242,6 +273,9 @@ struct Decoder::Backbone : Module {
   Norm* norm;                 // of the last states; null where the last layer's are normed
   StreamsEnd* one = nullptr;  // makes one of the streams
   std::unique_ptr<LayerInputs> layer_inputs;
+  // Of streams, of which one goes through layers.
+  std::vector<Linear*> spreads;
+  std::vector<PlainMatrix*> gathers;
 };
 
 namespace {
@@ -281,6 +315,7 @@ int64_t Decoder::short_context() const {
 std::vector<std::string> Decoder::before_head_names() const {
   std::vector<std::string> names;
   if (spec_.streams) names.push_back(spec_.backbone + ".hc_head");
+  if (spec_.altup) names.push_back(spec_.backbone + ".altup_unembed_projections");
   if (head_dense_) names.insert(names.end(), {spec_.head_dense->dense, spec_.head_dense->norm});
   return names;
 }
@@ -339,6 +374,11 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = embed_words(in, s);
   if (spec_.experts_by_word()) s.beside->word_T = in.id_T;
   give_layers(in.id_T, x_TD, s);
+  return spread(x_TD, s);
+}
+
+at::Tensor Decoder::spread(const at::Tensor& x_TD, const Step& s) const {
+  if (spec_.altup) return streams_of(x_TD, backbone_.spreads, s);
   return spec_.streams ? x_TD.repeat({1, spec_.streams->count}) : x_TD;
 }
 
@@ -380,7 +420,9 @@ at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
   return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s);
 }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const {
-  const at::Tensor one_TD = backbone_.one ? (*backbone_.one)(x_TD) : x_TD;
+  const at::Tensor one_TD = spec_.altup     ? one_of(x_TD, backbone_.gathers)
+                            : backbone_.one ? (*backbone_.one)(x_TD)
+                                            : x_TD;
   return backbone_.norm ? (*backbone_.norm)(one_TD) : one_TD;
 }
 // The number that logits are multiplied by is put on the hidden state: the product with the vocabulary is linear.

@@ -9,6 +9,7 @@
 
 #include "models/model.h"
 #include "models/spec/decoder_spec.h"
+#include "nn/altup.h"
 #include "nn/embedding.h"
 #include "nn/mixer.h"
 #include "nn/mlp.h"
@@ -31,7 +32,8 @@ class DecoderLayer : public Module {
   at::Tensor with_normed_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_branches(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_streams(const at::Tensor& x_TW, const Step& s) const;
-  at::Tensor with_own_input(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor own_input(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_altup(const at::Tensor& x_TW, const Step& s) const;
   at::Tensor with_gates(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_pictures(const at::Tensor& x_TD, const Step& s) const;
   const bool parallel_, norms_sums_;
@@ -55,6 +57,9 @@ class DecoderLayer : public Module {
   MoeMlp* late_ = nullptr;
   // Of the mixer and of the feed-forward (StreamsForm).
   StreamsMeet *mixer_streams_ = nullptr, *feed_forward_streams_ = nullptr;
+  // Of several streams of which one goes through, and the path beside its attention (AltUpForm).
+  AltUp* altup_ = nullptr;
+  NarrowPath* narrow_path_ = nullptr;
   const bool adds_late_;
   // What opens the layer's own input, brings it to the model's width and norms it (LayerInputForm).
   struct OwnInput {
@@ -116,6 +121,8 @@ class Decoder : public Model {
   // Leaves in the step what layers are given besides (LayerInputForm), made of the tokens and of their embeddings.
   // These rows are of media, whose word is not trained by them; undefined: there are none.
   void give_layers(const at::Tensor& id_T, const at::Tensor& x_TD, const Step& s, const at::Tensor& media_R = {}) const;
+  // What the first layer reads of an embedding: itself, or streams.
+  at::Tensor spread(const at::Tensor& x_TD, const Step& s) const;
   // The embedding with what else is added to it before its norm.
   virtual at::Tensor with_types(at::Tensor x_TD, const Inputs& /*in*/, const Step& /*s*/) const { return x_TD; }
 

@@ -23,7 +23,8 @@ std::unique_ptr<FeedForward> make_block(const DecoderSpec& spec, const DenseSpec
                                          .kind = dense.kind,
                                          .names = dense.names,
                                          .gate_scale = dense.gate_scale,
-                                         .out_scale = dense.out_scale});
+                                         .out_scale = dense.out_scale,
+                                         .sparsity = dense.sparsity});
 }
 
 MoeMlp::Spec mixture_spec(const DecoderSpec& spec, const MixtureSpec& mixture) {

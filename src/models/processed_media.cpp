@@ -166,8 +166,8 @@ class ProcessedMedia {
     require(has(kSounds) && has(mask), Fault::Data, where(), "'", kSounds, "' and '", mask, "' belong together; '",
             has(kSounds) ? mask : kSounds, "' is missing");
     at::Tensor all = file_->tensor(kSounds).to(at::kFloat);
-    // Samples come frame by frame.
-    if (spec_.hearing->front == HearingSpec::Front::Bare && all.dim() == 3) all = all.transpose(1, 2);
+    // Samples come frame by frame, and so do bands of some.
+    if (spec_.hearing->comes_by_frame() && all.dim() == 3) all = all.transpose(1, 2);
     all = all.contiguous();
     const at::Tensor heard = file_->tensor(mask).to(at::kLong).contiguous();
     require(all.dim() == 3 && heard.dim() == 2 && heard.size(0) == all.size(0) && heard.size(1) == all.size(2),

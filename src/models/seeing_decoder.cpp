@@ -99,10 +99,16 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(chil
     page_.emplace(*seeing().page, parts_);
   else if (seeing().canvas)
     canvas_.emplace(*seeing().canvas, parts_);
+  else if (seeing().mobile)
+    mobile_.emplace(*seeing().mobile, parts_);
   else if (seeing().vision.width > 0)
     tower_.emplace(seeing().vision, parts_);
   if (seeing().vision.pooler.heads > 0) pooler_.emplace(seeing().vision, parts_);
-  if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
+  if (seeing().hearing && seeing().hearing->conformer)
+    conformer_.emplace(*seeing().hearing->conformer, parts_);
+  else if (seeing().hearing)
+    ears_.emplace(*seeing().hearing, parts_);
+  for (const auto& form : seeing().own_words) own_words_.emplace_back(*form, parts_);
   if (const auto& more = seeing().media_words; more.count > 0) media_words_ = &parts_.bare(more.table);
   if (seeing().mosaic && !seeing().vision.newline.empty()) newline_ = &parts_.bare(seeing().vision.newline);
   if (seeing().mosaic && !seeing().vision.separator.empty()) separator_ = &parts_.bare(seeing().vision.separator);
@@ -254,7 +260,8 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     require(static_cast<int64_t>(c->values.size()) == wanted, Fault::Data, "the ", media_name(c->type), " has ",
             c->values.size(), " numbers, its shape asks for ", wanted);
     numbers.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
-    if (!is_heard(*c) && seeing().vision.tile > 0) numbers.back() = patches_of_planes(numbers.back(), seeing().vision);
+    if (!is_heard(*c) && seeing().vision.tile > 0 && !mobile_)
+      numbers.back() = patches_of_planes(numbers.back(), seeing().vision);
     for (const Grid& grid : grids_of(*c, seeing())) grids.push_back(grid);
   }
   // Copies: the backward pass may read them when the content is gone.
@@ -262,9 +269,10 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
     return t.to(at::TensorOptions(like.device()).dtype(like.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
   };
   const bool again = again_ && at::GradMode::is_enabled() && trains_layers(heard);
-  if (heard) {
+  if (heard || mobile_) {
     for (at::Tensor& each : numbers) each = copied(each);
-    return {(*ears_)(numbers, step_of, again), {}};
+    if (!heard) return {(*mobile_)(numbers, step_of, again), {}};
+    return {conformer_ ? (*conformer_)(numbers, step_of, again) : (*ears_)(numbers, step_of, again), {}};
   }
   if (page_) return {(*page_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), contents, step_of, again), {}};
   if (canvas_)
@@ -322,7 +330,8 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
 // Layers of a tower that is frozen keep nothing for a backward pass, so that nothing is won by running them again.
 bool SeeingDecoder::trains_layers(bool heard) const {
   const VisionSpec& v = seeing().vision;
-  const std::string layers = heard ? seeing().hearing->name + ".layers." : str(v.name, ".", v.names.blocks, ".");
+  const HearingSpec* h = seeing().hearing.get();
+  const std::string layers = heard ? str(h->name, ".", h->layers_name, ".") : str(v.name, ".", v.names.blocks, ".");
   bool trained = false;
   parts_.visit([&](const std::string& name, Param& p) {
     trained |= name.starts_with(layers) && p.data.defined() && p.data.requires_grad();
@@ -343,6 +352,7 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
   } else if (v.tile > 0) {
     const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
     nothing.shape = {1, v.channels, side, side};
+    if (seeing.mobile) nothing.shape = {1, v.channels, v.tile, v.tile};
     if (seeing.canvas) nothing.shape = {1, v.channels, v.tile, v.tile}, nothing.came_as = {1, 1};
     if (seeing.mosaic && seeing.mosaic->in_lines) nothing.shape[0] = 2, nothing.came_as = {side, side};
   } else {
@@ -358,11 +368,12 @@ MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
 // wait for each other.
 at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
-  const bool sees = tower_ || page_ || canvas_;
-  if (!at::GradMode::is_enabled() || (heard ? !ears_ : !sees)) return x_TD;
+  const bool sees = tower_ || page_ || canvas_ || mobile_, hears = ears_ || conformer_;
+  if (!at::GradMode::is_enabled() || (heard ? !hears : !sees)) return x_TD;
   bool trained = false;
   parts_.visit([&](const std::string& name, Param& p) {
-    const bool of_ears = !sees || (ears_ && name.starts_with(seeing().hearing->name + "."));
+    bool of_ears = !sees || (hears && name.starts_with(seeing().hearing->name + "."));
+    if (conformer_) of_ears |= name.starts_with(seeing().hearing->conformer->embedder.name + ".");
     trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
@@ -395,7 +406,12 @@ at::Tensor SeeingDecoder::with_marks(at::Tensor x_TD, const Inputs& in, const St
 at::Tensor SeeingDecoder::words(const at::Tensor& id_T, const Step& s) const {
   const int64_t vocab = shape().vocab;
   if (has_own_tokens(seeing())) return embed_words(Inputs(id_T.clamp_min(0)), s);
-  if (!media_words_) return embed_words(Inputs(id_T), s);
+  if (!media_words_) {
+    at::Tensor x_TD = embed_words(Inputs(id_T), s);
+    for (const Embedder& each : own_words_)
+      x_TD = each.with_own(x_TD, id_T, tower_step(s, "", id_T.size(0), each.numbers_like().device()));
+    return x_TD;
+  }
   const at::Tensor x_TD = embed_words(Inputs(id_T.clamp_max(vocab - 1)), s);
   const at::Tensor of_media_TD = at::index_select(media_words_->data, 0, (id_T - vocab).clamp_min(0));
   return at::where((id_T >= vocab).unsqueeze(1), of_media_TD, x_TD);
@@ -423,7 +439,7 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
       x_TD = with_tower_on_tape(std::move(x_TD), heard);
   if (all.empty()) {
     give_layers(in.id_T, x_TD, s);
-    return x_TD;
+    return spread(x_TD, s);
   }
   std::vector<int64_t> target, late_target;
   std::vector<at::Tensor> rows;
@@ -454,9 +470,11 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
     for (const auto& each : late) in.late->of_layer_RD.push_back(joined(each));
   }
   x_TD = with_rows(x_TD, target_R, joined(rows));
-  if (const auto& given = spec().layer_inputs)
+  if (const auto& given = spec().layer_inputs; given && given->media_word >= 0)
     give_layers(at::index_fill(in.id_T, 0, target_R, given->media_word), x_TD, s, target_R);
-  return x_TD;
+  else
+    give_layers(in.id_T, x_TD, s);
+  return spread(x_TD, s);
 }
 
 at::Tensor SeeingDecoder::behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const {

@@ -6,7 +6,9 @@
 #include "models/spec/media_text.h"
 #include "models/towers/audio_tower.h"
 #include "models/towers/canvas_tower.h"
+#include "models/towers/conformer_tower.h"
 #include "models/towers/feature_cache.h"
+#include "models/towers/mobile_tower.h"
 #include "models/towers/page_tower.h"
 #include "models/towers/patch_pooler.h"
 #include "models/towers/picture_store.h"
@@ -56,7 +58,9 @@ class SeeingDecoder : public Decoder {
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
   bool trains_layers(bool heard) const;
   const at::Tensor& numbers_like(bool heard) const {
+    if (heard && conformer_) return conformer_->numbers_like();
     if (heard && ears_->numbers_like()) return *ears_->numbers_like();
+    if (mobile_) return mobile_->numbers_like();
     return page_ ? page_->numbers_like() : canvas_ ? canvas_->numbers_like() : tower_->numbers_like();
   }
 
@@ -68,7 +72,10 @@ class SeeingDecoder : public Decoder {
   std::optional<VisionTower> tower_;    // none: it reads pages or canvases, or only hears
   std::optional<PageTower> page_;
   std::optional<CanvasTower> canvas_;
-  std::optional<AudioTower> ears_;  // none: it does not hear
+  std::optional<MobileTower> mobile_;
+  std::optional<AudioTower> ears_;  // none: it does not hear, or by a conformer
+  std::optional<ConformerTower> conformer_;
+  std::vector<Embedder> own_words_;  // SeeingSpec::own_words
   bool again_ = false;
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
   mutable FeatureCache known_;

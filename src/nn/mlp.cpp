@@ -2,15 +2,20 @@
 #include "nn/mlp.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/erfinv.h>
 #include <ATen/ops/expm1.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/where.h>
 
+#include <cmath>
+
+#include "nn/state_layer.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -42,6 +47,18 @@ at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up
   if (act == Activation::Silu) return ops::swiglu(gate_TF, up_TF);
   return activated(act, act == Activation::Relu ? gate_TF : gate_TF.contiguous()) * up_TF;
 }
+
+namespace {
+// By how much numbers lie above that below which a bell curve of their mean and deviation has so large a share.
+at::Tensor above_most(const at::Tensor& x_TF, double share) {
+  // The number of deviations is rounded to the numbers' type, as those were who trained so.
+  const double deviations = at::erfinv(at::scalar_tensor(2 * share - 1, at::kDouble)).item<double>() * std::sqrt(2.0);
+  const double many = at::scalar_tensor(deviations, x_TF.scalar_type()).item<double>();
+  const at::Tensor wide = widened(x_TF), mean_T1 = wide.mean(-1, /*keepdim=*/true);
+  const at::Tensor deviation_T1 = (wide - mean_T1).square().mean(-1, /*keepdim=*/true).sqrt();
+  return at::relu(wide - (mean_T1 + deviation_T1 * many)).to(x_TF.scalar_type());
+}
+}  // namespace
 
 Xielu::Xielu()
     : positive_(param("alpha_p", {1})),
@@ -88,6 +105,7 @@ at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   if (spec_.kind == FeedForwardKind::FusedGate) parts = parts[0].chunk(2, -1);
   if (spec_.gate_last) std::swap(parts[0], parts[1]);
   if (spec_.gate_scale != 1) parts[0] = parts[0] * spec_.gate_scale;
+  if (spec_.sparsity > 0) parts[0] = above_most(parts[0], spec_.sparsity);
   const at::Tensor y_TD = down_(gated(spec_.act, parts[0], parts[1], spec_.limit), s);
   return spec_.out_scale == 1 ? y_TD : y_TD * spec_.out_scale;
 }

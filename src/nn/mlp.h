@@ -40,6 +40,8 @@ class Mlp : public FeedForward {
     // The gate before its activation, and the result, are multiplied by these.
     double gate_scale = 1, out_scale = 1;
     double limit = 0;  // of gated()
+    // Above 0: of the gates so large a share, by their mean and deviation, becomes zero before the activation.
+    double sparsity = 0;
   };
   Mlp(int64_t hidden, int64_t ffn, Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;

@@ -34,6 +34,10 @@ class Listing {
       linear(in + "per_layer_model_projection", hidden_, of_all, false);
       norm(in + "per_layer_projection_norm", given->width);
     }
+    const int64_t other_streams = spec_.altup ? spec_.altup->count - 1 : 0;
+    for (int64_t i = 0; i < other_streams; ++i) linear(str(in, "altup_projections.", i), hidden_, hidden_, false);
+    for (int64_t i = 0; i < other_streams; ++i)
+      plain(str(in, "altup_unembed_projections.", i, ".weight"), {hidden_, hidden_});
     if (spec_.head == Head::Scalar)
       linear(spec_.encoder ? spec_.encoder->head.out : "score", hidden_, spec_.labels, spec_.encoder.has_value());
     else if (spec_.head == Head::Vocab && !spec_.tied)
@@ -122,6 +126,7 @@ class Listing {
       linear(name + ".per_layer_projection", given->width, hidden_, false);
       norm_of_layer(name, "post_per_layer_input_norm");
     }
+    if (const auto& altup = spec_.altup) altup_weights(name, *altup);
     if (const auto& streams = spec_.streams)
       for (const char* each : {".attn_hc", ".ffn_hc"}) stream_weights(name + each, *streams);
   }
@@ -165,6 +170,17 @@ class Listing {
     plain(name + ".fn", {streams.said(), streams.count * hidden_});
     plain(name + ".base", {streams.said()});
     plain(name + ".scale", {streams.scales()});
+  }
+  void altup_weights(const std::string& layer, const AltUpForm& altup) {
+    const int64_t n = altup.count;
+    plain(layer + ".altup.correct_output_scale", {hidden_});
+    linear(layer + ".altup.correction_coefs", n, n, false);
+    linear(layer + ".altup.prediction_coefs", n, n * n, false);
+    linear(layer + ".altup.modality_router", hidden_, n, false);
+    norm_of_layer(layer, "altup.router_norm");
+    linear(layer + ".laurel.linear_left", hidden_, altup.rank, false);
+    linear(layer + ".laurel.linear_right", altup.rank, hidden_, false);
+    norm_of_layer(layer, "laurel.post_laurel_norm");
   }
   // One expert's queries are as many numbers as the keys.
   void query_experts(const std::string& name, int64_t keys) {

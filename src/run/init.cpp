@@ -71,7 +71,8 @@ at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
   }
   if (t.name.ends_with(".dt_bias")) return at::linspace(-6, -2, t.shape[0], at::kFloat);
   if (t.name.ends_with(".D")) return at::ones(t.shape, at::kFloat);
-  const bool of_streams = t.name.find("hc_") != std::string::npos && t.name.ends_with("scale");
+  const bool of_streams = (t.name.find("hc_") != std::string::npos && t.name.ends_with("scale")) ||
+                          t.name.ends_with(".altup.correct_output_scale");
   if (of_streams) return at::ones(t.shape, at::kFloat);
   return normal(t, seed, deviation);
 }

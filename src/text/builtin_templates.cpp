@@ -215,6 +215,26 @@ constexpr std::string_view kMistral = R"({{- '<s>' -}}
 {%- endfor -%}
 )";
 
+// ChatML without line feeds between turns, and what the system says where nobody else does: the model's makers, and
+// its name. The template in its checkpoints' tokenizer_config.json is another model's, whose marks theirs do not know.
+constexpr std::string_view kSailVl2 = R"({%- if not (messages and messages[0].role == 'system') -%}
+  {{- '<|im_start|>system\n你是由抖音内容理解组开发的多模态大模型，英文名叫UniVL, 是一个有用无害的人工智能助手。<|im_end|>' -}}
+{%- endif -%}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {{- '<|im_start|>assistant\n' -}}
+    {%- generation -%}
+      {{- text_of(message.content) ~ '<|im_end|>' -}}
+    {%- endgeneration -%}
+  {%- elif message.role in ['system', 'user'] -%}
+    {{- '<|im_start|>' ~ message.role ~ '\n' ~ text_of(message.content) ~ '<|im_end|>' -}}
+  {%- else -%}
+    {{- raise_exception('this chat template takes no ' ~ message.role ~ ' message') -}}
+  {%- endif -%}
+{%- endfor -%}
+{{- '<|im_start|>assistant\n' if add_generation_prompt -}}
+)";
+
 // ChatML with what the system says where nobody else does.
 std::string chatml_with(const std::string& system) {
   return std::string(kTextOf) +
@@ -227,6 +247,7 @@ struct Builtin {
   std::string_view name;
   std::string text;
   std::string_view family = {};  // the model_type whose checkpoints bring no template, and were trained on this one
+  bool tokenizers_is_foreign = false;  // they have another model's in tokenizer_config.json
 };
 
 const std::vector<Builtin>& builtins() {
@@ -239,6 +260,7 @@ const std::vector<Builtin>& builtins() {
        "GOT"},
       {"deepseek_vl2", std::string(kTextOf) + std::string(kDeepseekVl2)},
       {"mistral", std::string(kTextOf) + std::string(kMistral), "voxtral"},
+      {"sail_vl2", std::string(kTextOf) + std::string(kSailVl2), "sailvl", true},
       {"chatml", std::string(kTextOf) + std::string(kChatml)},
       {"llama3", std::string(kTextOf) + std::string(kLlama3)},
       {"default", std::string(kTextOf) + std::string(kPlainTurns)},
@@ -258,6 +280,12 @@ std::string builtin_template_of(std::string_view family) {
   for (const Builtin& one : builtins())
     if (!family.empty() && one.family == family) return std::string(one.name);
   return "";
+}
+
+bool tokenizers_template_is_foreign(std::string_view family) {
+  const auto& all = builtins();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Builtin& one) { return one.tokenizers_is_foreign && one.family == family; });
 }
 
 std::vector<std::string> builtin_template_names() {

@@ -11,6 +11,8 @@ namespace apus {
 std::string_view builtin_template(std::string_view name);  // empty: there is none of that name
 // The one on which models of this model_type were trained that bring none; "": there is none such.
 std::string builtin_template_of(std::string_view family);
+// Whether the template in tokenizer_config.json of such checkpoints is another model's, and is passed over.
+bool tokenizers_template_is_foreign(std::string_view family);
 std::vector<std::string> builtin_template_names();
 // The Jinja text of the flags --template (one of these) or --chat_template (a file, or the text);
 // "" where neither is given.

@@ -87,7 +87,7 @@ std::map<std::string, std::string> texts_of(const Json& json, const fs::path& pa
   return out;
 }
 
-std::map<std::string, std::string> texts_in(const fs::path& folder) {
+std::map<std::string, std::string> texts_in(const fs::path& folder, const std::string& family) {
   std::map<std::string, std::string> out;
   if (fs::is_regular_file(folder / "chat_template.jinja")) out[kDefault] = read_file(folder / "chat_template.jinja");
   if (fs::is_directory(folder / "additional_chat_templates")) {
@@ -96,7 +96,8 @@ std::map<std::string, std::string> texts_in(const fs::path& folder) {
     }
   }
   for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
-    if (out.empty()) out = texts_of(read_json(folder / name), folder / name);
+    const bool foreign = name == std::string_view("tokenizer_config.json") && tokenizers_template_is_foreign(family);
+    if (out.empty() && !foreign) out = texts_of(read_json(folder / name), folder / name);
   }
   return out;
 }
@@ -159,9 +160,10 @@ std::string begin_of_texts(const fs::path& folder, const Json& special) {
 ChatTemplate::ChatTemplate() = default;
 
 std::optional<ChatTemplate> ChatTemplate::find(const fs::path& folder) {
-  const auto texts = texts_in(folder);
+  const std::string family = family_in(folder);
+  const auto texts = texts_in(folder, family);
   if (texts.empty()) {
-    const std::string own = builtin_template_of(family_in(folder));
+    const std::string own = builtin_template_of(family);
     return own.empty() ? std::nullopt : std::optional(builtin(own, folder));
   }
   ChatTemplate out;

@@ -31,8 +31,10 @@ TEST(TowerPictures, SquaresAndTilesAreTransformers) {
   const test::ProcessorNumbers golden("towers");
   Json gemma = tower_of(24, 8), idefics = tower_of(16, 4);
   gemma["mm_tokens_per_image"] = 9, idefics["scale_factor"] = 2;
+  const Json gemma3n = {{"vision_soft_tokens_per_image", 9}};
   // Of 7 tiles with 4 tokens each: their own marks, that behind them, and words that no tokenizer is here to write.
   const std::vector<PictureCase> cases = {{"gemma3", "gemma3", gemma, 9 + 2},
+                                          {"gemma3n", "gemma3n", gemma3n, 9 + 2},
                                           {"llava", "llava", tower_of(24, 8), 9},
                                           {"deepseek_vl", "deepseek_vl", tower_of(24, 8), 9},
                                           {"llava_padded", "llava", tower_of(24, 8), 9},
@@ -522,6 +524,26 @@ TEST(TowerPictures, PatchesAndSamplesOfGemma4Unified) {
                                     tower_processor("gemma4_unified", {{"max_soft_tokens", 1120}}, narrow);
                                   }),
                     "a picture may not be larger");
+}
+
+// As InternVL's, but for how many.
+TEST(TowerPictures, TilesOfSailVl) {
+  const test::ProcessorNumbers golden("towers");
+  Json config = tower_of(24, 4);
+  config["max_dynamic_patch"] = 12;
+  const Image picture = golden.image("picture/0");
+  const auto tiles = [&](const Json& file) {
+    return tower_processor("sailvl", file, config)->image(picture).content->shape[0];
+  };
+  const auto processor = tower_processor("sailvl", Json::object(), config);
+  const PreparedMedia made = processor->image(picture);
+  EXPECT_EQ(made.text, "<img><IMG_CONTEXT></img>\n");
+  EXPECT_EQ(std::ssize(made.runs[0]), 9 * made.content->shape[0]);
+  EXPECT_LE(made.content->shape[0], 10 + 1);
+  EXPECT_EQ(tiles({{"max_dynamic_patch", 2}}), 3);
+  EXPECT_EQ(tiles({{"max_dynamic_patch", 1}}), 1);
+  test::expect_says(test::refusal(Fault::Data, [&] { processor->video({{picture}, {0}, 25, 1}); }), "sees no videos");
+  test::expect_says(test::refusal(Fault::Model, [&] { tiles({{"use_msac", true}}); }), "use_msac");
 }
 
 TEST(TowerPictures, SquaresOfPhi3Vision) {

@@ -47,6 +47,30 @@ TEST(TowerSounds, OfQwen2Audio) {
   test::expect_says(refusal, "does not see images");
 }
 
+// Half a minute at most, and as many tokens however short it is.
+TEST(TowerSounds, OfGemma3n) {
+  const test::ProcessorNumbers golden("towers");
+  const Json config = {{"audio_token_id", 7}, {"boa_token_id", 8}, {"eoa_token_id", 9}};
+  const auto processor = tower_processor("gemma3n", {{"feature_size", 8}}, config);
+  const PreparedMedia made = processor->sound(golden.values<float>("qwen2_audio/sound"));
+  EXPECT_EQ(made.content->shape, golden.shape("gemma3n/mel"));
+  golden.expect_near("gemma3n/mel", made.content->values, 1e-4);
+  ASSERT_EQ(made.runs[0].size(), 1 + 188 + 1u);
+  EXPECT_EQ(made.runs[0][0], 8);
+  EXPECT_EQ(made.runs[0][1], 7);
+  EXPECT_EQ(made.runs[0].back(), 9);
+  EXPECT_EQ(made.text, "<audio_soft_token>");
+  const PreparedMedia long_one = processor->sound(std::vector<float>(31 * 16000, 0.1F));
+  EXPECT_EQ(long_one.content->shape, (std::vector<int64_t>{8, 2997}));
+  EXPECT_EQ(long_one.runs[0].size(), 190u);
+  test::expect_says(test::refusal(Fault::Data, [&] { processor->sound(std::vector<float>(500)); }), "too short");
+  test::expect_says(test::refusal(Fault::Model,
+                                  [&] {
+                                    tower_processor("gemma3n", {{"dither", 0.1}}, config);
+                                  }),
+                    "preprocessor_config.json: dither 0.1 is not supported");
+}
+
 // Filled up with silence to whole pieces of half a minute, which stand one behind the other.
 TEST(TowerSounds, OfVoxtral) {
   const test::ProcessorNumbers golden("towers");

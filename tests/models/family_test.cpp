@@ -199,6 +199,23 @@ void shrink_canvas(Json& config) {
                                   {"vision_output_dim", 16}});
 }
 
+// Gemma 3n: small towers; tokens of their own stand behind the words.
+void shrink_gemma3n(Json& config) {
+  if (config["model_type"] != "gemma3n") return;
+  const Json block = {{"block_type", "uir"}, {"out_chs", 8}, {"stride", 2}, {"dw_kernel_size_mid", 3}};
+  const Json stages = Json::array({Json::array({block}), Json::array({block})});
+  config["vision_config"] = {
+      {"vocab_size", 2}, {"vocab_offset", 34}, {"model_args", {{"msfa_output_resolution", 1}, {"block_args", stages}}}};
+  config["audio_config"] = {{"vocab_size", 4},
+                            {"vocab_offset", 36},
+                            {"hidden_size", 8},
+                            {"input_feat_size", 10},
+                            {"conf_num_hidden_layers", 2},
+                            {"conf_num_attention_heads", 2},
+                            {"sscp_conv_channel_size", {3, 2}}};
+  config.update({{"vision_soft_tokens_per_image", 1}, {"audio_soft_tokens_per_image", 3}, {"image_token_id", 35}});
+}
+
 // ERNIE 4.5 VL's experts for text and for what is seen; a head turns by two angles.
 void shrink_experts_by_kind(Json& config) {
   const bool nested = config["model_type"] == "ernie4_5_vl_moe";
@@ -303,6 +320,7 @@ std::vector<Json> small_configs() {
     if (config.contains("audio_config")) shrink_hearing(config);
     shrink_experts_by_kind(config);
     shrink_canvas(config);
+    shrink_gemma3n(config);
     if (config.contains("rope_scaling") && config["rope_scaling"].contains("xdrope_section"))
       config["rope_scaling"]["xdrope_section"] = {1, 1, 1, 1};
     all.push_back(std::move(config));

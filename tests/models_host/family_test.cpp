@@ -12,7 +12,9 @@
 #include "base/files.h"
 #include "models/spec/canvas_spec.h"
 #include "models/spec/config_parts.h"
+#include "models/spec/conformer_spec.h"
 #include "models/spec/hearing_spec.h"
+#include "models/spec/mobile_spec.h"
 #include "models/spec/presets.h"
 #include "models/spec/seeing_spec.h"
 #include "models/spec/speech_spec.h"
@@ -328,6 +330,49 @@ TEST(Families, VoxtralIsReadInBothStyles) {
   EXPECT_EQ(parts_of(*sparse.seeing).size(), parts_of(*whole.seeing).size());
   config["audio_config"]["encoder_ffn_dim"] = 4000;
   test::expect_says(test::refusal(Fault::Model, [&] { describe_model(config); }), "side by side");
+}
+
+// Files say a width and a share of sparse gates for each layer, or leave them and the sizes of the class out; rotary
+// settings stand in both styles.
+TEST(Families, Gemma3nIsReadInBothStyles) {
+  Json config = preset_config("gemma3n-e4b-sees");
+  const DecoderSpec whole = describe_model(config);
+  EXPECT_EQ(whole.heads_in(34).borrows, 19);
+  EXPECT_EQ(whole.heads_in(33).borrows, 18);
+  EXPECT_EQ(whole.heads_in(19).borrows, -1);
+  EXPECT_EQ(std::get<DenseSpec>(whole.feed_forward[9]).sparsity, 0.95);
+  EXPECT_EQ(std::get<DenseSpec>(whole.feed_forward[10]).sparsity, 0);
+  EXPECT_EQ(whole.altup->bound, 120);
+  EXPECT_EQ(whole.seeing->hearing->tokens(2997), 188);
+  EXPECT_EQ(whole.seeing->hearing->conformer->kept(2997), 188);
+  EXPECT_EQ(whole.seeing->mobile->stages[2].size(), 37u);
+  EXPECT_EQ(whole.seeing->mobile->stages[3].size(), 39u);
+  EXPECT_EQ(whole.seeing->mobile->pixels_a_cell(), 256);
+  config["text_config"] = {{"model_type", "gemma3n_text"},
+                           {"intermediate_size", std::vector<int64_t>(35, 16384)},
+                           {"altup_coef_clip", nullptr},
+                           {"rope_parameters",
+                            {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}},
+                             {"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}}}}};
+  config.erase("vision_config"), config.erase("audio_config");
+  const DecoderSpec sparse = describe_model(config);
+  EXPECT_EQ(sparse.shape.vocab, 262400);
+  EXPECT_EQ(sparse.shape.layers, 35);
+  EXPECT_EQ(sparse.altup->bound, 0);
+  for (const size_t i : {size_t{0}, size_t{1}}) EXPECT_EQ(sparse.ropes[i].theta, whole.ropes[i].theta);
+  EXPECT_EQ(sparse.rope_of, whole.rope_of);
+  EXPECT_EQ(sparse.window, whole.window);
+  EXPECT_EQ(parts_of(*sparse.seeing).size(), parts_of(*whole.seeing).size());
+  const auto refusal = [&](const char* part, const Json& value) {
+    Json other = preset_config("gemma3n-e4b-sees");
+    other[part].update(value);
+    return test::refusal(Fault::Model, [&] { describe_model(other); });
+  };
+  test::expect_says(refusal("text_config", {{"intermediate_size", {1, 2}}}), "2 numbers for 35 layers");
+  test::expect_says(refusal("text_config", {{"num_kv_shared_layers", 31}}), "there is none");
+  test::expect_says(refusal("vision_config", {{"architecture", "mobilenetv5_base"}}), "only mobilenetv5_300m_enc");
+  test::expect_says(refusal("vision_config", {{"model_args", {{"channel_multiplier", 0.5}}}}), "channel_multiplier");
+  test::expect_says(refusal("audio_config", {{"vocab_size", 64}}), "fills up sounds");
 }
 
 // The first files of Llava and those that came after it leave out what is their text part's class' own.

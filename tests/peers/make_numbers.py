@@ -73,8 +73,15 @@ def run(model, rows):
     """Each row alone, so that no padding and no neighbour takes part."""
     logits, last, inputs = [], [], []
     for row in rows:
+        normed = []
+        hook = model.model.norm.register_forward_hook(lambda m, args, y: normed.append(y)) if hasattr(model.config, "altup_num_inputs") else None
         out = model(input_ids=torch.tensor([row]), output_hidden_states=True, use_cache=False)
         logits.append(out.logits[0])
+        if hook:  # its states are [streams, rows, tokens, numbers], those behind the last layer are not made one
+            hook.remove()
+            last.append(normed[0][0])
+            inputs.append([h[:, 0].transpose(0, 1).flatten(1) for h in out.hidden_states[:-1]])
+            continue
         last.append(out.hidden_states[-1][0])
         inputs.append([h[0].flatten(1) for h in out.hidden_states[:-1]])  # streams side by side
     return logits, last, inputs

@@ -19,6 +19,7 @@ from transformers.models.deepseek_ocr2.image_processing_pil_deepseek_ocr2 import
 from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
 from transformers.models.ernie4_5_vl_moe.image_processing_pil_ernie4_5_vl_moe import Ernie4_5_VLMoeImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.gemma3n.feature_extraction_gemma3n import Gemma3nAudioFeatureExtractor
 from transformers.models.gemma4.image_processing_gemma4 import get_aspect_ratio_preserving_size
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.gemma4_unified.image_processing_gemma4_unified import patches_merge
@@ -41,6 +42,7 @@ from transformers.models.molmo2.video_processing_molmo2 import Molmo2VideoProces
 from transformers.models.qwen3_asr.feature_extraction_qwen3_asr import Qwen3ASRFeatureExtractor
 from transformers.models.qwen3_asr.modeling_qwen3_asr import _get_feat_extract_output_lengths
 from transformers.image_utils import SizeDict
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
@@ -48,6 +50,7 @@ from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImag
 
 CASES = {
     "gemma3": (Gemma3ImageProcessorPil, {"size": {"height": 24, "width": 24}}, {}),
+    "gemma3n": (SiglipImageProcessorPil, {"size": {"height": 24, "width": 24}, "resample": 2, "do_normalize": False}, {}),
     "llava": (LlavaImageProcessorPil, {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}}, {}),
     "llava_padded": (LlavaImageProcessorPil, {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}, "do_pad": True}, {}),
     "mistral3": (PixtralImageProcessorPil, {"size": {"longest_edge": 40}}, {"patch_size": 8}),
@@ -299,7 +302,7 @@ def main():
     for name, (processor, said, more) in CASES.items():
         made = processor(**said)
         numbers[name] = {k: v for k, v in {**made.to_dict(), **said}.items()
-                         if k in ("size", "crop_size", "max_image_size", "min_size", "do_pad", "do_center_crop", "do_image_splitting", "image_mean", "image_std", "resample")}
+                         if k in ("size", "crop_size", "max_image_size", "min_size", "do_pad", "do_center_crop", "do_image_splitting", "do_normalize", "image_mean", "image_std", "resample")}
         for i in range(len(SIZES)):
             out = made([Image.fromarray(tensors[f"picture/{i}"].numpy())], return_tensors="np", **more)
             tensors[f"{name}/{i}"] = torch.from_numpy(np.asarray(out["pixel_values"], dtype=np.float32)).contiguous()
@@ -349,6 +352,9 @@ def main():
         tensors[f"qwen3_asr/{name}"] = torch.from_numpy(np.asarray(made["input_features"])[0, :, :frames]).contiguous()
         numbers[f"qwen3_asr/{name}"] = int(_get_feat_extract_output_lengths(torch.tensor(frames)))
     add_voxtral(tensors, numbers, sound)
+    made = Gemma3nAudioFeatureExtractor(feature_size=8)(sound, return_tensors="np")
+    assert made["input_features_mask"].all()
+    tensors["gemma3n/mel"] = torch.from_numpy(made["input_features"][0].T).contiguous()
     numbers = json.loads(json.dumps(numbers, default=lambda v: int(v) if hasattr(v, "__index__") else dict(v)))
     save_file(tensors, os.path.join(sys.argv[1], "towers.safetensors"))
     with open(os.path.join(sys.argv[1], "towers.json"), "w", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ CONFIG.json is a config.json with small sizes: a text part of two layers and som
 transformers does not know, is given as kimi_k25, which sees pictures as it does, where NAME is kimi_vl; Ovis 1.6 and 2 in their own
 layout as ovis2, where NAME is ovis_aimv2, or ovis_siglip with "own_tower", the settings of SigLIP; Llava 1.6 in its authors' layout as llava_next, where NAME is llava_mistral; GOT-OCR 2.0 in its authors' layout as got_ocr2, where NAME is got_qwen; DeepSeek-OCR as unlimited_ocr with a window that no text fills, where NAME is
 deepseek_vl_v2; Janus as deepseek_vl, where NAME is multi_modality; MiniCPM-V with its
-"version" (minicpmv.py); ERNIE 4.5 VL in its authors' layout as ernie4_5_vl_moe, where NAME is ernie4_5_moe_vl; dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
+"version" (minicpmv.py); ERNIE 4.5 VL in its authors' layout as ernie4_5_vl_moe, where NAME is ernie4_5_moe_vl; dots.ocr (dots_ocr.py); DeepSeek-VL2 (deepseek_vl2.py); Phi-3-vision (phi3_v.py); SAIL-VL2 (sail_vl.py); Gemma 3n (gemma3n.py); Step3-VL (step3_vl.py); Molmo2's pictures (molmo2.py); Keye-VL (keye.py); LLaVA-OneVision 1.5 (llava_onevision1_5.py). Written are
 checkpoint/, golden.json and golden.safetensors. Weights are rounded to bfloat16, and all is computed in float32, each row for itself."""
 import json
 import os
@@ -18,6 +18,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
+import gemma3n
 import mllama
 import molmo2
 from deepseek_vl2 import DeepseekVl2
@@ -28,6 +29,7 @@ from make_numbers import asked, loss_of, on_disk, place
 from minicpmv import MiniCpmV
 from phi3_v import Phi3V
 from random_weights import random_weights
+from sail_vl import SailVl
 from step3_vl import Step3VL
 
 NEW_TOKENS = 12
@@ -324,6 +326,8 @@ def pictures_of(config, number):
     vision, size = config.vision_config, SIZES[number]
     if config.model_type == "molmo2":
         return molmo2.picture(config, number)
+    if config.model_type == "gemma3n":
+        return gemma3n.picture()
     if config.model_type == "minicpmv" and number == 0:
         size = (5, 25)  # where a patch's place depends on how it is rounded
     if config.model_type in ("phi3_v", "deepseek_vl_v2"):
@@ -530,10 +534,16 @@ def add_video(config, run, tensors, numbers):
 
 def add_sounds(config, run, tensors, numbers):
     """A text with two sounds, frames of samples, the shorter one filled up."""
+    words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t not in placeholders(config)]
+    if config.model_type == "gemma3n":
+        given, rows = gemma3n.sounds(config, run.model)
+        tensors["audio/audio_only/audio_embeds"] = rows.flatten(0, 1)
+        stands = [config.audio_token_id] * rows.shape[1]
+        row = words[:3] + stands + words[3:5] + stands + words[5:9]
+        return add_case("audio_only", run, row, given, tensors, numbers, config.audio_token_id)
     token, frames = config.audio_token_id, (5, 3)
     mask = torch.arange(frames[0])[None] < torch.tensor(frames)[:, None]
     given = {"input_features": torch.randn(2, frames[0], config.audio_config.audio_embed_dim) * mask[..., None], "input_features_mask": mask}
-    words = [t for t in torch.randint(3, config.text_config.vocab_size, (64,)).tolist() if t not in placeholders(config)]
     with torch.no_grad():
         tensors["audio/audio_only/audio_embeds"] = run.model.model.get_audio_features(**given, return_dict=True).pooler_output[mask]
     row = words[:3] + [token] * frames[0] + words[3:5] + [token] * frames[1] + words[5:9]
@@ -546,12 +556,14 @@ transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 
 def main():
     args, wanted, config, model = asked(__doc__, AutoModelForImageTextToText, random_weights,
-                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "deepseek_vl_v2": DeepseekVl2, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV, "phi3_v": Phi3V, "step_robotics": Step3VL})
+                                          {"Keye": make_keye, "KeyeVL1_5": make_keye, "deepseek_vl_v2": DeepseekVl2, "dots_ocr": DotsOcr, "llavaonevision1_5": LlavaOneVision15, "minicpmv": MiniCpmV, "phi3_v": Phi3V, "sailvl": SailVl, "step_robotics": Step3VL})
     own_ovis = os.path.basename(os.path.normpath(args.folder)) in ("ovis_aimv2", "ovis_siglip")
     if own_ovis:
         as_own_ovis(model, wanted)
     if config.model_type == "mllama":
         mllama.open_gates(model)
+    if config.model_type == "gemma3n":
+        gemma3n.fill_towers(model, args.config)
     run = Run(model, config)
     rows, pictures, text = make_rows(config, model)
     tensors = {}
@@ -611,7 +623,7 @@ def main():
         numbers["cases"] = {"right": said, "left": said, "packed": said, "text": {"loss": text_loss.item(), "n_label_tokens": text_count}}
         if config.model_type.startswith("glm") or config.model_type in ("llava_onevision", "llava_next_video", "molmo2", "ernie4_5_vl_moe", *GEMMA4):
             add_video(config, run, tensors, numbers)
-        if config.model_type == "gemma4_unified":
+        if config.model_type in ("gemma3n", "gemma4_unified"):
             add_sounds(config, run, tensors, numbers)
         answers, margin = [list(row) for row in rows], float("inf")
         for _ in range(NEW_TOKENS):

@@ -302,5 +302,21 @@ TEST_F(Folders, OfFamiliesThatBringNone) {
   EXPECT_EQ(builtin_template_of("voxtral"), "mistral");
 }
 
+// What SAIL-VL2's files have in tokenizer_config.json is another model's.
+TEST_F(Folders, WhoseTokenizerHasAnothersTemplate) {
+  write_file_atomic(dir_ / "config.json", R"({"model_type": "sailvl"})");
+  write_file_atomic(dir_ / "tokenizer_config.json", R"({"chat_template": "another"})");
+  const Json asked = Json::array({{{"role", "system"}, {"content", "Be brief."}},
+                                  {{"role", "user"}, {"content", "<img><IMG_CONTEXT></img>\nHi"}},
+                                  {{"role", "assistant"}, {"content", "Hello."}}});
+  EXPECT_EQ(render(ChatTemplate::load(dir_), asked),
+            "<|im_start|>system\nBe brief.<|im_end|><|im_start|>user\n<img><IMG_CONTEXT></img>\nHi<|im_end|>"
+            "<|im_start|>assistant\nHello.<|im_end|>");
+  const std::string told = render(ChatTemplate::load(dir_), Json::array({asked[1]}));
+  EXPECT_NE(told.find("UniVL"), std::string::npos);
+  write_file_atomic(dir_ / "chat_template.jinja", "own");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), asked), "own");
+}
+
 }  // namespace
 }  // namespace apus

@@ -40,23 +40,11 @@ void read_heads(const Config& c, DecoderSpec& spec) {
   }
 }
 
-// The last layers read keys and values of the last one of their kind before them.
 void share_keys(const Config& c, DecoderSpec& spec) {
-  const int64_t layers = spec.shape.layers, shared = c.integer("num_kv_shared_layers", 0), first = layers - shared;
-  require(shared >= 0 && (shared == 0 || first > 0), Fault::Model, "config.json: num_kv_shared_layers is ", shared,
-          " of ", layers,
-          " layers: such a model reads another one's keys and values (Gemma 4's assistants), and is "
-          "not supported");
-  for (int64_t i = first; i < layers; ++i) {
-    int64_t lender = first - 1;
-    const auto slides = [&](int64_t layer) { return spec.window[static_cast<size_t>(layer)] > 0; };
-    while (lender >= 0 && slides(lender) != slides(i)) --lender;
-    require(lender >= 0, Fault::Model, "config.json: layer ", i,
-            " shares keys and values with layers of its kind before ", first, ", and there is none");
-    spec.heads_of[static_cast<size_t>(i)].borrows = lender;
-    spec.heads_of[static_cast<size_t>(lender)].lends = true;
-    if (c.flag("use_double_wide_mlp", false)) std::get<DenseSpec>(spec.feed_forward[static_cast<size_t>(i)]).ffn *= 2;
-  }
+  share_last_keys(c, spec, 0);
+  if (!c.flag("use_double_wide_mlp", false)) return;
+  for (int64_t i = 0; i < spec.shape.layers; ++i)
+    if (spec.heads_in(i).borrows >= 0) std::get<DenseSpec>(spec.feed_forward[static_cast<size_t>(i)]).ffn *= 2;
 }
 
 void read_experts(const Config& c, DecoderSpec& spec) {

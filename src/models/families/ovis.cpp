@@ -31,6 +31,15 @@ VisionSpec read_aimv2(const Config& v, const char* bias) {
   return s;
 }
 
+void use_own_aimv2_names(VisionSpec& s) {
+  s.table_bare = true;
+  VisionNames& n = s.names;
+  n.patches = "preprocessor.patchifier.proj", n.norm_in = "preprocessor.patchifier.norm";
+  n.table = "preprocessor.pos_embed", n.blocks = "trunk.blocks";
+  n.norm1 = "norm_1", n.norm2 = "norm_2", n.qkv = "attn.qkv", n.proj = "attn.proj";
+  n.gate = "mlp.fc1", n.up = "mlp.fc3", n.down = "mlp.fc2";
+}
+
 void use_visual_words(const Config& said, VisionSpec& tower, std::vector<int64_t> marks) {
   const std::string how = said.text("tokenize_function", "softmax");
   require(how == "softmax" && !said.flag("drop_cls_token", false), Fault::Model, "config.json: tokenize_function '",
@@ -62,12 +71,8 @@ constexpr int64_t kAtom = -300;
 
 VisionSpec read_own_aimv2(const Config& v) {
   VisionSpec s = read_aimv2(v, "use_bias");
-  s.name = "visual_tokenizer.backbone", s.table_bare = true;
-  VisionNames& n = s.names;
-  n.patches = "preprocessor.patchifier.proj", n.norm_in = "preprocessor.patchifier.norm";
-  n.table = "preprocessor.pos_embed", n.blocks = "trunk.blocks", n.idle_norm = "trunk.post_trunk_norm";
-  n.norm1 = "norm_1", n.norm2 = "norm_2", n.qkv = "attn.qkv", n.proj = "attn.proj";
-  n.gate = "mlp.fc1", n.up = "mlp.fc3", n.down = "mlp.fc2";
+  use_own_aimv2_names(s);
+  s.name = "visual_tokenizer.backbone", s.names.idle_norm = "trunk.post_trunk_norm";
   return s;
 }
 

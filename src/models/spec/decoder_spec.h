@@ -14,6 +14,7 @@
 #include "models/spec/disk_form.h"
 #include "models/spec/encoder_form.h"
 #include "nn/activation.h"
+#include "nn/altup_form.h"
 #include "nn/attention_form.h"
 #include "nn/norm_kind.h"
 #include "nn/rope_spec.h"
@@ -78,6 +79,9 @@ struct DenseSpec {
   FeedForwardNames names = {};
   // The gate before its activation, and the result, are multiplied by these.
   double gate_scale = 1, out_scale = 1;
+  // Above 0: so large a share of the gates, those that a bell curve of their mean and deviation has lowest, counts as
+  // zero before the activation, and what the others lie above that counts of them. Of Gated.
+  double sparsity = 0;
 };
 // or a router and experts, with a block beside them or without.
 struct MixtureSpec {
@@ -193,7 +197,8 @@ struct HeadDense {
 // layers' side by side) and of a product with its embedding. At its end the layer adds them, opened by a gate.
 struct LayerInputForm {
   int64_t width = 0, words = 0;
-  // What is looked up for tokens that stand for an image, a video or a sound.
+  // What is looked up for tokens that stand for an image, a video or a sound; -1: themselves. Tokens from `words` on
+  // look up the first row, which they do not train.
   int64_t media_word = 0;
 };
 
@@ -238,6 +243,8 @@ struct DecoderSpec {
   std::optional<NormedSums> normed_sums;
   // The hidden state between layers is several, side by side.
   std::optional<StreamsForm> streams;
+  // Likewise, and one of them goes through layers. With layer_inputs, which all but the first are given.
+  std::optional<AltUpForm> altup;
   // The settings by which layers turn queries and keys, and each layer's choice among them; kNoRope: it does not.
   std::vector<RopeSpec> ropes;
   std::vector<int> rope_of;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/spec/conformer_spec.h"
 
 namespace apus {
 
@@ -74,12 +75,23 @@ int64_t HearingSpec::rows_of_chunk(int64_t frames) const {
 
 int64_t HearingSpec::tokens(int64_t frames) const {
   if (front == Front::Bare) return frames;
+  if (conformer) return conformer->tokens;
   const int64_t rows = frames / chunk * rows_of_chunk(chunk) + rows_of_chunk(frames % chunk);
   if (beside > 0) return rows / beside;
   return front == Front::Line ? rows / 2 : rows;
 }
 
-std::vector<TowerPart> parts_of(const HearingSpec& spec) { return HearingParts(spec).all(); }
+std::vector<TowerPart> parts_of(const HearingSpec& spec) {
+  return spec.conformer ? parts_of(*spec.conformer) : HearingParts(spec).all();
+}
+
+HearingSpec hearing_of(const ConformerSpec& spec) {
+  HearingSpec s{.front = HearingSpec::Front::Conformer, .name = spec.name, .mels = spec.bands};
+  s.width = spec.width, s.layers = spec.layers, s.heads = spec.heads, s.ffn = 4 * spec.width;
+  s.out = spec.embedder.out, s.chunk = 16, s.layers_name = "conformer";
+  s.conformer = std::make_shared<const ConformerSpec>(spec);
+  return s;
+}
 
 namespace {
 // Sizes of the layers and the bands.

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "media/mosaic.h"
 #include "models/spec/canvas_spec.h"
+#include "models/spec/conformer_spec.h"
 #include "models/spec/hearing_spec.h"
+#include "models/spec/mobile_spec.h"
 #include "models/spec/page_spec.h"
 #include "models/spec/vision_grid.h"
 
@@ -29,6 +31,9 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
   require(shape.size() == 2 && shape[0] == spec.hearing->mels, Fault::Data, "the sound has ",
           shape.empty() ? 0 : shape[0], bare ? " samples a frame" : " bands", ", this model hears ",
           spec.hearing->mels);
+  if (const auto& ears = spec.hearing->conformer)
+    require(shape[1] <= 0 || ears->kept(std::min(shape[1], int64_t{1} << 30)) <= ears->tokens, Fault::Data,
+            "a sound of ", shape[1], " frames of 10 ms; this model hears ", ears->tokens, " tokens at most");
   const int64_t tokens = shape[1] > 0 && shape[1] < int64_t{1} << 30 ? spec.hearing->tokens(shape[1]) : 0;
   require(tokens > 0, Fault::Data, "a sound of ", shape[1], " frames", bare ? "" : " of 10 ms",
           " is too short to be heard");
@@ -112,6 +117,7 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   if (content.type == MediaType::Audio) return tokens_of_sound(content, spec);
   require(spec.vision.width > 0, Fault::Usage, "this model hears, and does not see ", name, "s");
   if (spec.canvas) return canvas_tiles(content, *spec.canvas).count() > 0 ? 1 : 0;
+  if (spec.mobile) return mobile_tokens(content, *spec.mobile);
   if (spec.vision.tile > 0) return tokens_of_tiles(content, spec);
   const int64_t m = spec.vision.merge;
   constexpr int64_t kLargest = 1 << 20;

@@ -156,6 +156,23 @@ void use_index(const Config& c, DecoderSpec& spec, int64_t heads, bool neighbour
   spec.shape.latent += latent.index.dim;
 }
 
+void share_last_keys(const Config& c, DecoderSpec& spec, int64_t unsaid) {
+  const int64_t layers = spec.shape.layers, shared = c.integer("num_kv_shared_layers", unsaid), first = layers - shared;
+  require(shared >= 0 && (shared == 0 || first > 0), Fault::Model, "config.json: num_kv_shared_layers is ", shared,
+          " of ", layers,
+          " layers: such a model reads another one's keys and values (Gemma 4's assistants), and is "
+          "not supported");
+  for (int64_t i = first; i < layers; ++i) {
+    int64_t lender = first - 1;
+    const auto slides = [&](int64_t layer) { return spec.window[static_cast<size_t>(layer)] > 0; };
+    while (lender >= 0 && slides(lender) != slides(i)) --lender;
+    require(lender >= 0, Fault::Model, "config.json: layer ", i,
+            " shares keys and values with layers of its kind before ", first, ", and there is none");
+    spec.heads_of[static_cast<size_t>(i)].borrows = lender;
+    spec.heads_of[static_cast<size_t>(lender)].lends = true;
+  }
+}
+
 void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope) {
   spec.ropes.push_back(std::move(rope));
   const int added = static_cast<int>(spec.ropes.size()) - 1;

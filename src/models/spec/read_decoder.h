@@ -64,6 +64,10 @@ void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope);
 // Layers of which `turns` says so are told positions, the others not.
 void turn_only(DecoderSpec& spec, const std::function<bool(size_t layer)>& turns);
 
+// The last num_kv_shared_layers read keys and values of the last layer of their kind, sliding or full, before them.
+// heads_of and windows are read already; `unsaid`: how many where the file lacks the key.
+void share_last_keys(const Config& config, DecoderSpec& spec, int64_t unsaid);
+
 // The layers for which `at` says so become mixtures; the others stay dense.
 void use_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture,
                  const std::function<bool(int64_t layer)>& at);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "gguf/turns.h"
+#include "models/spec/conformer_spec.h"
 #include "models/spec/hearing_spec.h"
 #include "models/spec/read_seeing.h"
 
@@ -279,10 +280,10 @@ struct TextDefaults {
   int64_t vocab, hidden, ffn, layers, heads;
 };
 constexpr TextDefaults kTextDefaults[] = {
-    {"llama", 32000, 4096, 11008, 32, 32},      {"mistral", 32000, 4096, 14336, 32, 32},
-    {"qwen2", 151936, 4096, 22016, 32, 32},     {"gemma", 256000, 3072, 24576, 28, 16},
-    {"gemma2", 256000, 2304, 9216, 26, 8},      {"gemma3_text", 262208, 2304, 9216, 26, 8},
-    {"gemma4_text", 262144, 2304, 9216, 30, 8},
+    {"llama", 32000, 4096, 11008, 32, 32},        {"mistral", 32000, 4096, 14336, 32, 32},
+    {"qwen2", 151936, 4096, 22016, 32, 32},       {"gemma", 256000, 3072, 24576, 28, 16},
+    {"gemma2", 256000, 2304, 9216, 26, 8},        {"gemma3_text", 262208, 2304, 9216, 26, 8},
+    {"gemma3n_text", 262400, 2048, 16384, 35, 8}, {"gemma4_text", 262144, 2304, 9216, 30, 8},
 };
 }  // namespace
 
@@ -305,7 +306,9 @@ DecoderSpec read_text_part(const Config& c, const std::string& type) {
 }
 
 DecoderSpec with_tower(const Config& c, DecoderSpec spec, SeeingSpec seeing) {
-  const int64_t token = c.integer(c.find("image_token_id") ? "image_token_id" : "image_token_index");
+  const int64_t token = c.find("image_token_id") || seeing.image_token < 0
+                            ? c.integer(c.find("image_token_id") ? "image_token_id" : "image_token_index")
+                            : seeing.image_token;
   require(token < spec.shape.vocab, Fault::Model, "config.json: image_token_id ", token,
           " must lie inside the vocabulary of ", spec.shape.vocab);
   spec.tied |= c.flag("tie_word_embeddings", false);
@@ -315,6 +318,7 @@ DecoderSpec with_tower(const Config& c, DecoderSpec spec, SeeingSpec seeing) {
   seeing.time = TimeRule::Text;
   seeing.language = {spec.backbone, spec.head_name}, seeing.tower = {tower.name}, seeing.aligner = {tower.merger};
   if (seeing.hearing) seeing.tower.push_back(seeing.hearing->name);
+  if (seeing.hearing && seeing.hearing->conformer) seeing.aligner.push_back(seeing.hearing->conformer->embedder.name);
   if (seeing.forms.empty()) seeing.forms = forms_of(tower);
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
   return spec;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "models/spec/canvas_spec.h"
 #include "models/spec/hearing_spec.h"
+#include "models/spec/mobile_spec.h"
 #include "models/spec/page_spec.h"
 
 namespace apus {
@@ -223,12 +224,17 @@ std::vector<TowerPart> parts_of(const SeeingSpec& spec) {
     all = parts_of(*spec.page);
   else if (spec.canvas)
     all = parts_of(*spec.canvas);
+  else if (spec.mobile)
+    all = parts_of(*spec.mobile);
   else if (spec.vision.width > 0)
     all = parts_of(spec.vision);
   if (const auto& more = spec.media_words; more.count > 0)
     all.insert(all.begin(), {Kind::Bare, more.table, {more.count, spec.vision.out}, false});
   if (!spec.hearing) return all;
   for (TowerPart& part : parts_of(*spec.hearing)) all.push_back(std::move(part));
+  // Bare ones of all towers come before those of modules.
+  std::stable_partition(all.begin(), all.end(),
+                        [](const TowerPart& part) { return part.kind == Kind::Bare || part.kind == Kind::Fixed; });
   return all;
 }
 

@@ -284,10 +284,12 @@ enum class TimeRule {
   Numbered,  // so they do, and besides have a column, a line and the picture's number: four positions (Hunyuan-VL)
 };
 
-struct HearingSpec;  // models/spec/hearing_spec.h
-struct PageSpec;     // models/spec/page_spec.h
-struct CanvasSpec;   // models/spec/canvas_spec.h
-struct MosaicForm;   // media/mosaic.h
+struct HearingSpec;   // models/spec/hearing_spec.h
+struct PageSpec;      // models/spec/page_spec.h
+struct CanvasSpec;    // models/spec/canvas_spec.h
+struct MobileSpec;    // models/spec/mobile_spec.h
+struct EmbedderForm;  // models/spec/embedder_form.h
+struct MosaicForm;    // media/mosaic.h
 
 // Of tokens: the files leave their numbers to the tokenizer. An item's first token is it then.
 constexpr int64_t kTokenizersChoice = INT64_MIN;
@@ -299,8 +301,12 @@ struct SeeingSpec {
   // Set: it lays pictures on canvases and looks at them by this tower, and `vision` says of it what is counted of every
   // tower. One token stands for a picture; what the tower makes of it goes to layers that read nothing else.
   std::shared_ptr<const CanvasSpec> canvas = nullptr;
+  // Set: it looks at whole pictures by this tower, and `vision` says of it what is counted of every tower.
+  std::shared_ptr<const MobileSpec> mobile = nullptr;
   // Null: it does not hear.
   std::shared_ptr<const HearingSpec> hearing = nullptr;
+  // Whose tables are the embedding of some tokens of the vocabulary, in the place of the text's own.
+  std::vector<std::shared_ptr<const EmbedderForm>> own_words = {};
   // -1: the model takes none of the kind.
   int64_t image_token = -1, video_token = -1, sound_token = -1;
   // Before the tokens of a sound; before those of a video too whose own sound stands among them.
