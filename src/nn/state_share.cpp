@@ -109,13 +109,13 @@ OwnedRuns before(const TokenRun& run, int64_t count, const OwnedRuns& sequence) 
   for (const OwnedRun& other : sequence) {
     const int64_t first = std::max(other.run.begin, run.begin - count),
                   size = std::min(other.run.end(), run.begin) - first;
-    if (size > 0)
-      out.push_back({{run.sequence, first, size, other.run.row + first - other.run.begin}, other.rank});
+    if (size > 0) out.push_back({{run.sequence, first, size, other.run.row + first - other.run.begin}, other.rank});
   }
   return out;
 }
 
-// The runs of a rank, each with the tokens before it. Rows are of its own tokens and, behind these, of what it receives.
+// The runs of a rank, each with the tokens before it. Rows are of its own tokens and, behind these, of what it
+// receives.
 struct WithThoseBefore {
   WithThoseBefore(const TokenShare& tokens, int64_t count) : send(tokens.of_ranks().size()), receive(send) {
     const std::vector<OwnedRuns> sequences = by_sequence(tokens);

@@ -100,11 +100,12 @@ TEST_P(StateShareTest, ScansAsOneProcess) {
 
 TEST_P(StateShareTest, LooksBackAsOneProcess) {
   for (const int64_t taps : {1, 4, 9})
-    compare({{kTokens, 6}, {6, taps}, {6}}, 1,
-            [&](const Tensors& x) { return ops::causal_conv(x[0], x[1], x[2], wide_lengths_); },
-            [&](const TokenShare& share, const Tensors& x) {
-              return convolved_with_those_before(share, x[0], x[1], x[2]);
-            });
+    compare(
+        {{kTokens, 6}, {6, taps}, {6}}, 1,
+        [&](const Tensors& x) { return ops::causal_conv(x[0], x[1], x[2], wide_lengths_); },
+        [&](const TokenShare& share, const Tensors& x) {
+          return convolved_with_those_before(share, x[0], x[1], x[2]);
+        });
 }
 
 INSTANTIATE_TEST_SUITE_P(
