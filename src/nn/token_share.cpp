@@ -15,7 +15,6 @@
 #include "dist/collective.h"
 #include "nn/ring_attention.h"
 #include "nn/row_origins.h"
-#include "nn/training_step.h"
 
 namespace apus {
 
@@ -185,14 +184,6 @@ std::shared_ptr<const RowOrigins> TokenShare::origins(uint64_t seed) const {
     else
       out->parts.push_back({.seed = seed, .first = token, .count = {1}});
   return out;
-}
-
-Turn turn_of(const Step& s, int turn) {
-  const Turn& all = s.turns[static_cast<size_t>(turn)];
-  const auto& share = training_of(s).tokens;
-  if (!share || !share->ring()) return all;
-  const auto own = [&](const at::Tensor& x_T) { return share->attended(x_T); };
-  return {own(all.cos), own(all.sin), own(all.query_T), own(all.second_cos), own(all.second_sin)};
 }
 
 }  // namespace apus

@@ -19,8 +19,6 @@ namespace apus {
 
 class Ring;         // nn/ring_attention.h
 struct RowOrigins;  // nn/row_origins.h
-struct Step;        // nn/step.h
-struct Turn;        // the same
 
 // The heads that each of some ranks has: query heads next to each other, with the key-value heads that they look at.
 // Where ranks outnumber those, several have the same; where they outnumber query heads, some have none.
@@ -89,8 +87,5 @@ class TokenShare {
   std::vector<int64_t> order_;
   at::Tensor order_T_, place_T_;
 };
-
-// How this pass turns the queries and keys of the tokens that it attends with.
-Turn turn_of(const Step& s, int turn);
 
 }  // namespace apus

@@ -38,7 +38,7 @@ at::Tensor TurnedLightning::operator()(const at::Tensor& x_TD, const Step& s) co
   const auto made = qkv_(x_TD, s).view({tokens, 3, form_.heads, h}).unbind(1);
   at::Tensor q = made[0].contiguous(), k = made[1].contiguous();
   if (q_norm_) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  const Turn turn = turn_of(s, place_.turn);
+  const Turn& turn = s.turns[static_cast<size_t>(place_.turn)];
   const auto& share = training_of(s).tokens;
   const auto own = [&](const at::Tensor& x_T) { return share ? share->own_of_attended(x_T) : x_T; };
   std::tie(q, k) = ops::rope(q, k, own(turn.cos), own(turn.sin));
