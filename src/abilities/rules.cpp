@@ -143,15 +143,12 @@ class Rules {
     if (!c_.model) return;
     refuse(c_.model->encoder, kTokens, " is not available for ", type(),
            " models, encoders whose texts are short: use --deepspeed zero3");
-    refuse(c_.model->state_layers > 0, kTokens, " is not available for ", type(),
-           " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
-           "another way");
     refuse(!c_.model->sharing.no_way.empty(), kTokens, " is not available for ", type(), " models (",
            c_.model->sharing.no_way, "): --deepspeed zero3 makes room in another way");
     refuse(c_.model->hands_on_more, kTokens, " is not available for ", type(), " models", kGivenMore);
-    refuse(c_.tensor == 1 && head_sharers() > c_.model->heads, kTokens, " ", c_.tokens,
-           ": these processes share out the heads of attention (", c_.model->sharing.stay, "), and ", c_.model_name,
-           " has ", c_.model->heads, ": give that many at most");
+    refuse(c_.tensor == 1 && !c_.model->sharing.stay.empty() && head_sharers() > c_.model->heads, kTokens, " ",
+           c_.tokens, ": these processes share out the heads of attention (", c_.model->sharing.stay, "), and ",
+           c_.model_name, " has ", c_.model->heads, ": give that many at most");
   }
 
   // Each process holds rows of every weight.

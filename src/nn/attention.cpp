@@ -218,7 +218,7 @@ at::Tensor Attention::values(const at::Tensor& made_TA, int64_t tokens) const {
 
 // By their positions.
 void Attention::turn(at::Tensor& q_TNH, at::Tensor& k_TKH, const Step& s) const {
-  const Turn turn = turn_of(s, spec_.turn);
+  const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
   const int64_t turned = 2 * turn.cos.size(1);
   if (spec_.neighbours) q_TNH = neighbours_apart(q_TNH, turned), k_TKH = neighbours_apart(k_TKH, turned);
   const auto [q, k] = ops::rope(q_TNH, k_TKH, turn.cos, turn.sin);

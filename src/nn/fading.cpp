@@ -9,6 +9,8 @@
 #include "nn/attention.h"
 #include "nn/mlp.h"
 #include "nn/steady.h"
+#include "nn/token_share.h"
+#include "nn/training_step.h"
 
 namespace apus {
 
@@ -39,7 +41,9 @@ at::Tensor Fading::operator()(const at::Tensor& x_TD, const Step& s) const {
       gate(x_TN, fades_weight_, fades_bias_) * steady_softplus(widened(speed_.data)) * -kFastest;
   const at::Tensor room_TN = steady_expm1(decay_TN * 2).neg().clamp_min(kLeast).sqrt();
   // A text's first token is taken in whole.
-  const at::Tensor first_T1 = (s.position == 0).unsqueeze(1).to(x_TN.device());
+  const auto& share = training_of(s).tokens;
+  const at::Tensor position_T = share ? share->narrowed(s.position) : s.position;
+  const at::Tensor first_T1 = (position_T == 0).unsqueeze(1).to(x_TN.device());
   const at::Tensor taken_TN =
       x_TN * gate(x_TN, takes_weight_, takes_bias_) * at::where(first_T1, at::ones_like(room_TN), room_TN);
   const at::Tensor one_T11 = at::ones_like(taken_TN.narrow(1, 0, 1)).unsqueeze(1).detach();

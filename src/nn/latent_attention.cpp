@@ -62,7 +62,7 @@ LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const St
   at::Tensor q = q_TNH.narrow(2, form_.still, form_.turned), still = q_TNH.narrow(2, 0, form_.still),
              k = small_and_key.narrow(1, form_.rank, form_.turned).unsqueeze(1);
   if (spec_.turn >= 0) {
-    const Turn turn = turn_of(s, spec_.turn);
+    const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
     if (spec_.neighbours) q = neighbours_apart(q, form_.turned), k = neighbours_apart(k, form_.turned);
     std::tie(q, k) = ops::rope(q.contiguous(), k.contiguous(), turn.cos, turn.sin);
     const auto grown = [&](const at::Tensor& x) { return x * turn.query_T.to(x.scalar_type()).view({-1, 1, 1}); };

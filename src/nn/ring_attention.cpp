@@ -88,13 +88,24 @@ const std::vector<Ring::Call>& Ring::calls(int of_keys, const ops::Mask& mask, a
   return found->second;
 }
 
+const std::vector<int>& Ring::steps(const ops::Mask& mask) const {
+  const auto [found, made] = steps_.try_emplace(mask.window);
+  if (!made) return found->second;
+  for (int step = 0; step < size(); ++step) {
+    bool seen = false;
+    for (int r = 0; r < size() && !seen; ++r) seen = look_at(runs(r), runs((r - step + size()) % size()), mask);
+    if (seen) found->second.push_back(step);
+  }
+  return found->second;
+}
+
 // All ranks exchange at once, though each with two others alone: a line of sends and receives would wait in a circle.
-Ring::OnTheWay Ring::hand_on(const at::Tensor& flat, int64_t numbers) const {
+Ring::OnTheWay Ring::hand_on(const at::Tensor& flat, int hop, int64_t numbers) const {
   const at::Tensor none = at::empty({0}, flat.options()), received = at::empty({numbers}, flat.options());
   std::vector<at::Tensor> out(static_cast<size_t>(ranks_.size()), none), in = out;
   const int line = ranks_.rank() % step_;
-  in[static_cast<size_t>(before(size() - 1) * step_ + line)] = flat;
-  out[static_cast<size_t>(before(1) * step_ + line)] = received;
+  in[static_cast<size_t>(before(size() - hop) * step_ + line)] = flat;
+  out[static_cast<size_t>(before(hop) * step_ + line)] = received;
   return {ranks_.all_to_all(std::move(out), std::move(in)), flat, received};
 }
 
@@ -133,17 +144,34 @@ ops::AttentionRule rule_of(const Ring::Call& call, ops::AttentionRule rule) {
   return rule;
 }
 
+// Where keys and values stand still on their way round, seen from one rank: whose this rank has then, how far they go
+// next, and whose come. Behind the last stop it is sums of gradients alone that go on, home.
+struct Stop {
+  int owner, hop, next;
+  bool last;
+};
+std::vector<Stop> stops(const Ring& ring, const ops::Mask& mask) {
+  const std::vector<int>& steps = ring.steps(mask);
+  std::vector<Stop> out;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const bool last = i + 1 == steps.size();
+    const int then = last ? ring.size() : steps[i + 1];
+    out.push_back({ring.before(steps[i]), then - steps[i], ring.before(then), last});
+  }
+  return out;
+}
+
 ops::Attended asked_around(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const ops::AttentionRule& rule, const Ring& ring) {
   const Shape shape(k, v);
   const auto wide = q.options().dtype(ops::wide_type(q));
   ops::Attended all{at::zeros({q.size(0), q.size(1), shape.v}, wide), at::full({q.size(1), q.size(0)}, kNothing, wide)};
   at::Tensor held = at::cat({k.reshape({-1}), v.reshape({-1})});
-  for (int i = 0; i < ring.size(); ++i) {
+  for (const Stop& stop : stops(ring, rule.mask)) {
     std::optional<Ring::OnTheWay> next;
-    if (i + 1 < ring.size()) next = ring.hand_on(held, shape.numbers(ring.tokens_of(ring.before(i + 1))));
-    const KeysAndValues seen = shape.parts(held, ring.tokens_of(ring.before(i)));
-    for (const Ring::Call& call : ring.calls(ring.before(i), rule.mask, q.device())) {
+    if (!stop.last) next = ring.hand_on(held, stop.hop, shape.numbers(ring.tokens_of(stop.next)));
+    const KeysAndValues seen = shape.parts(held, ring.tokens_of(stop.owner));
+    for (const Ring::Call& call : ring.calls(stop.owner, rule.mask, q.device())) {
       const ops::Attended part = ops::attention_part(chosen(q, call.row_q), chosen(seen.k, call.row_k),
                                                      chosen(seen.v, call.row_k), call.runs, rule_of(call, rule)),
                           sum = joined(chosen(all, call.row_q), part);
@@ -166,21 +194,21 @@ ops::AttentionGradient gradient_around(const at::Tensor& grad, const at::Tensor&
   const at::Tensor dq = at::zeros(q.sizes(), wide);
   at::Tensor held = at::cat({k.reshape({-1}), v.reshape({-1})});
   std::optional<Ring::OnTheWay> sums;
-  for (int i = 0; i < ring.size(); ++i) {
-    const int owner = ring.before(i);
+  for (const Stop& stop : stops(ring, rule.mask)) {
+    const int64_t tokens = ring.tokens_of(stop.owner), numbers = shape.numbers(ring.tokens_of(stop.next));
     std::optional<Ring::OnTheWay> next;
-    if (i + 1 < ring.size()) next = ring.hand_on(held, shape.numbers(ring.tokens_of(ring.before(i + 1))));
-    const KeysAndValues seen = shape.parts(held, ring.tokens_of(owner));
-    const at::Tensor own = at::zeros({shape.numbers(ring.tokens_of(owner))}, wide);
-    const KeysAndValues sum = shape.parts(own, ring.tokens_of(owner));
-    for (const Ring::Call& call : ring.calls(owner, rule.mask, q.device())) {
+    if (!stop.last) next = ring.hand_on(held, stop.hop, numbers);
+    const KeysAndValues seen = shape.parts(held, tokens);
+    const at::Tensor own = at::zeros({shape.numbers(tokens)}, wide);
+    const KeysAndValues sum = shape.parts(own, tokens);
+    for (const Ring::Call& call : ring.calls(stop.owner, rule.mask, q.device())) {
       const ops::AttentionGradient d = ops::attention_part_gradient(
           chosen(grad, call.row_q), chosen(q, call.row_q), chosen(seen.k, call.row_k), chosen(seen.v, call.row_k),
           chosen(whole, call.row_q), call.runs, rule_of(call, rule));
       add_to(dq, d.q_TNH, call.row_q), add_to(sum.k, d.k_TKH, call.row_k), add_to(sum.v, d.v_TKH, call.row_k);
     }
     if (sums) own.add_(sums->arrived());
-    sums = ring.hand_on(own, shape.numbers(ring.tokens_of(ring.before(i + 1))));
+    sums = ring.hand_on(own, stop.hop, numbers);
     if (next) held = next->arrived();
   }
   const KeysAndValues home = shape.parts(sums->arrived(), k.size(0));

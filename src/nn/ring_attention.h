@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention whose keys and values go round: each rank has some tokens of every sequence (nn/ring_layout.h), asks with
 // its own queries the keys that it has at the moment, hands these on, and joins what it was answered. No rank has the
-// keys of all tokens at a time.
+// keys of all tokens at a time. Keys that no rank's queries reach in a layer with a window are passed over.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +40,9 @@ class Ring {
     ops::PackedRuns runs;
     at::Tensor row_q, row_k;  // int64
   };
+  // How many ranks before this one those are whose keys any rank's queries see, this one itself first: 0, rising.
+  // Others need not come by.
+  const std::vector<int>& steps(const ops::Mask& mask) const;
   const std::vector<Call>& calls(int of_keys, const ops::Mask& mask, at::Device device) const;
 
   // Numbers on their way from rank to rank, which must not change before they have arrived.
@@ -51,8 +54,8 @@ class Ring {
       return received;
     }
   };
-  // Gives what this rank has to the next one, and gets so many numbers from the one before.
-  OnTheWay hand_on(const at::Tensor& flat, int64_t numbers) const;
+  // Gives what this rank has to the `hop`-th behind it, and gets so many numbers from the `hop`-th before it.
+  OnTheWay hand_on(const at::Tensor& flat, int hop, int64_t numbers) const;
 
  private:
   Comm& ranks_;
@@ -60,6 +63,7 @@ class Ring {
   std::vector<std::vector<TokenRun>> runs_;  // of each rank
   // Made when they are first asked for, as layers differ: by rank, window and device.
   mutable std::map<std::tuple<int, int64_t, int>, std::vector<Call>> calls_;
+  mutable std::map<int64_t, std::vector<int>> steps_;  // by window
 };
 
 // Queries, keys and values of this rank's tokens [t, ., .] -> [t, N, V]. kept: as of ops::attention.

@@ -81,23 +81,39 @@ void add_before(const TokenRun& q, const TokenRun& k, int64_t window, Calls& cal
   calls.add(q.sequence, {.causal = false, .window = left}, queries, keys);
 }
 
+// Each run of queries with each run of keys of the same sequence that does not begin behind it, until one says stop.
+template <class F>
+void each_pair(const std::vector<TokenRun>& queries, const std::vector<TokenRun>& keys, const F& go_on) {
+  size_t first = 0;
+  for (const TokenRun& q : queries) {
+    while (first < keys.size() && keys[first].sequence < q.sequence) ++first;
+    for (size_t i = first; i < keys.size() && keys[i].sequence == q.sequence; ++i)
+      if (keys[i].begin <= q.begin && !go_on(q, keys[i])) return;
+  }
+}
+
 }  // namespace
+
+bool look_at(const std::vector<TokenRun>& queries, const std::vector<TokenRun>& keys, const ops::Mask& mask) {
+  bool seen = false;
+  each_pair(queries, keys, [&](const TokenRun& q, const TokenRun& k) {
+    seen = mask.window == 0 || q.begin - (k.end() - 1) < mask.window;
+    return !seen;
+  });
+  return seen;
+}
 
 std::vector<RingCall> ring_calls(const std::vector<TokenRun>& queries, const std::vector<TokenRun>& keys,
                                  const ops::Mask& mask) {
   require(mask.causal && mask.window >= 0, Fault::Bug, "keys go round for attention that looks back");
   Calls calls;
-  size_t first = 0;
-  for (const TokenRun& q : queries) {
-    while (first < keys.size() && keys[first].sequence < q.sequence) ++first;
-    for (size_t i = first; i < keys.size() && keys[i].sequence == q.sequence; ++i) {
-      const TokenRun& k = keys[i];
-      if (k.begin == q.begin)
-        calls.add(q.sequence, mask, q.rows(), k.rows());
-      else if (k.begin < q.begin)
-        add_before(q, k, mask.window, calls);
-    }
-  }
+  each_pair(queries, keys, [&](const TokenRun& q, const TokenRun& k) {
+    if (k.begin == q.begin)
+      calls.add(q.sequence, mask, q.rows(), k.rows());
+    else
+      add_before(q, k, mask.window, calls);
+    return true;
+  });
   return calls.all();
 }
 

@@ -23,6 +23,9 @@ struct TokenRun {
 std::vector<TokenRun> zigzag(const std::vector<int32_t>& lengths, int rank, int ranks);
 int64_t tokens_of(const std::vector<TokenRun>& runs);
 
+// Whether any of these queries sees any of these keys. Of masks that look back.
+bool look_at(const std::vector<TokenRun>& queries, const std::vector<TokenRun>& keys, const ops::Mask& mask);
+
 // One call of the attention operator: the i-th rows of queries look at the i-th rows of keys.
 struct RingCall {
   ops::Mask mask;

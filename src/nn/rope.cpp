@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/token_share.h"
+#include "nn/training_step.h"
 #include "ops/rope_table.h"
 
 namespace apus {
@@ -117,6 +119,12 @@ Turn turn_there(const RopeSpec& spec, const Step& step, const Axes& axis) {
   auto [cos, sin] = ops::rope_table(step.position, f.inverse, axis, f.scale, spec.backwards);
   return {std::move(cos), std::move(sin), spec.query_beta > 0 ? query_scale(spec, step.position) : at::Tensor()};
 }
+
+// Of the tokens that this rank attends with.
+Turn attended(const Turn& all, const TokenShare& share) {
+  const auto own = [&](const at::Tensor& x_T) { return share.attended(x_T); };
+  return {own(all.cos), own(all.sin), own(all.query_T), own(all.second_cos), own(all.second_sin)};
+}
 }  // namespace
 
 void fill_rope(const std::vector<RopeSpec>& specs, Step& step) {
@@ -133,6 +141,8 @@ void fill_rope(const std::vector<RopeSpec>& specs, Step& step) {
     const Turn second = turn(true);
     step.turns.back().second_cos = second.cos, step.turns.back().second_sin = second.sin;
   }
+  if (const auto& share = training_of(step).tokens)
+    for (Turn& turn : step.turns) turn = attended(turn, *share);
 }
 
 Turn turn_at(const RopeSpec& spec, const at::Tensor& position) {

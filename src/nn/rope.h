@@ -8,7 +8,8 @@
 
 namespace apus {
 
-// Fills step.turns, one for each spec, from step.position, on the position's device.
+// Fills step.turns, one for each spec, from step.position, on the position's device. Where ranks share out the tokens
+// (nn/token_share.h): of those that this one attends with.
 void fill_rope(const std::vector<RopeSpec>& specs, Step& step);
 // Of positions that are no step's.
 Turn turn_at(const RopeSpec& spec, const at::Tensor& position);

@@ -45,8 +45,8 @@ at::Tensor SelectiveMamba::operator()(const at::Tensor& x_TD, const Step& s) con
   const at::Tensor y = scanned({.q_TGK = query.unsqueeze(1),
                                 .k_TGK = key.unsqueeze(1),
                                 .v_TNV = (value_TN * step_TN).unsqueeze(-1),
-                                .decay_TN = step_TN.unsqueeze(-1) * -widened(speed_.data).exp()},
-                               s)
+                                .decay_TN = step_TN},
+                               s, -widened(speed_.data).exp())
                            .squeeze(-1) +
                        value_TN * widened(pass_.data);
   return out_(ops::swiglu(widened(made[1]).contiguous(), y).to(type), s);

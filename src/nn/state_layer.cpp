@@ -16,6 +16,7 @@
 #include "nn/mamba.h"
 #include "nn/selective_mamba.h"
 #include "nn/short_conv.h"
+#include "nn/state_share.h"
 #include "nn/steady.h"
 #include "nn/training_step.h"
 #include "nn/turned_lightning.h"
@@ -26,9 +27,6 @@ namespace apus {
 
 namespace {
 std::vector<int64_t> lengths_of(const Step& s) {
-  require(!training_of(s).tokens, Fault::Usage,
-          "layers with a state read a sequence from its begin: its tokens cannot be shared out over processes "
-          "(--sequence_parallel_size)");
   require(!training_of(s).key_K.defined(), Fault::Usage,
           "layers with a state read a sequence from its begin: answers cannot go on from one that they share "
           "(--share_prefix true)");
@@ -57,14 +55,26 @@ at::Tensor scanned_in_steps(const ops::StateInputs& in, const std::vector<int64_
   };
   return with_gradient_of(ops::state_scan(in, lengths), value());
 }
+
+ops::StateInputs with_speed(ops::StateInputs in, const at::Tensor& speed_NK) {
+  if (speed_NK.defined()) in.decay_TN = in.decay_TN.unsqueeze(-1) * speed_NK;
+  return in;
+}
+at::Tensor scanned_whole(const ops::StateInputs& in, const std::vector<int64_t>& lengths) {
+  return ops::steady_rows() ? scanned_in_steps(in, lengths) : ops::state_scan(in, lengths);
+}
 }  // namespace
 
-at::Tensor StateLayer::scanned(const ops::StateInputs& in, const Step& s) const {
+at::Tensor StateLayer::scanned(const ops::StateInputs& in, const Step& s, const at::Tensor& speed_NK) const {
   const std::vector<int64_t> lengths = lengths_of(s);
-  if (!s.cache && ops::steady_rows()) return scanned_in_steps(in, lengths);
-  if (!s.cache) return ops::state_scan(in, lengths);
+  if (const auto& tokens = training_of(s).tokens) {
+    const ScanShare share(*tokens, in);
+    const ops::StateInputs all = with_speed(share.all_tokens(in), share.own_heads(speed_NK));
+    return share.own_tokens(share.none() ? all.v_TNV : scanned_whole(all, lengths));
+  }
+  if (!s.cache) return scanned_whole(with_speed(in, speed_NK), lengths);
   require(s.seat.defined(), Fault::Bug, "a step with a cache does not say where its sequences' states lie");
-  return ops::state_scan_on(in, lengths, s.seat, s.cache->state(place_.layer));
+  return ops::state_scan_on(with_speed(in, speed_NK), lengths, s.seat, s.cache->state(place_.layer));
 }
 
 CausalConv::CausalConv(int64_t layer, int64_t channels, int64_t taps, bool bias, bool silu)
@@ -76,6 +86,7 @@ at::Tensor convolved(const at::Tensor& x_TC, const at::Tensor& weight_CJ, const 
                      const Step& s) {
   const std::vector<int64_t> lengths = lengths_of(s);
   const at::Tensor x = widened(x_TC), weight = widened(weight_CJ), bias = bias_C.defined() ? widened(bias_C) : bias_C;
+  if (const auto& tokens = training_of(s).tokens) return convolved_with_those_before(*tokens, x, weight, bias);
   return s.cache && weight.size(1) > 1 ? ops::causal_conv_on(x, weight, bias, lengths, s.seat, s.cache->before(layer))
                                        : ops::causal_conv(x, weight, bias, lengths);
 }

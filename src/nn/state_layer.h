@@ -22,7 +22,8 @@ class StateLayer : public Mixer {
 
  protected:
   explicit StateLayer(Place place) : place_(place) {}
-  at::Tensor scanned(const ops::StateInputs& in, const Step& s) const;
+  // speed_NK, if defined: what each head's decay is multiplied by, for each number of a key.
+  at::Tensor scanned(const ops::StateInputs& in, const Step& s, const at::Tensor& speed_NK = {}) const;
   const Place place_;
 };
 

@@ -15,29 +15,41 @@
 #include "dist/collective.h"
 #include "nn/ring_attention.h"
 #include "nn/row_origins.h"
-#include "nn/training_step.h"
 
 namespace apus {
 
 namespace {
 
-// The heads that each rank of a group attends with.
-struct HeadParts {
-  HeadParts(int64_t heads, int64_t kv_heads, int ranks) {
-    const Cut by_group{.axis = Axis::Cp, .dim = 1, .groups = kv_heads, .units = heads / kv_heads},
-        shared{.axis = Axis::Cp, .dim = 1, .groups = kv_heads, .shared = true};
-    for (int r = 0; r < ranks; ++r) {
-      q.push_back(part_of(heads, by_group, r, ranks)), kv.push_back(part_of(kv_heads, shared, r, ranks));
-      require(q.back().size > 0, Fault::Usage, heads, " heads are too few for ", ranks, " ranks that share a sequence");
-    }
+// Those of a group's ranks, each of which must have some.
+HeadParts attended_with(int64_t heads, int64_t kv_heads, int ranks) {
+  HeadParts parts(heads, kv_heads, ranks);
+  for (const Range& q : parts.q)
+    require(q.size > 0, Fault::Usage, heads, " heads are too few for ", ranks, " ranks that share a sequence");
+  return parts;
+}
+int64_t width(const HeadParts& parts, size_t rank) { return parts.q[rank].size + 2 * parts.kv[rank].size; }
+
+// What of these runs lies in a part of their rows.
+std::vector<TokenRun> within(const std::vector<TokenRun>& runs, const Range& part) {
+  std::vector<TokenRun> out;
+  for (const TokenRun& run : runs) {
+    const int64_t first = std::max(run.row, part.begin),
+                  size = std::min(run.row + run.size, part.begin + part.size) - first;
+    if (size > 0) out.push_back({run.sequence, run.begin + first - run.row, size, first - part.begin});
   }
-  int64_t width(size_t rank) const { return q[rank].size + 2 * kv[rank].size; }
-  std::vector<Range> q, kv;
-};
+  return out;
+}
 
 at::Tensor heads_in(const at::Tensor& x_TNH, const Range& heads) { return x_TNH.narrow(1, heads.begin, heads.size); }
 
 }  // namespace
+
+HeadParts::HeadParts(int64_t heads, int64_t kv_heads, int ranks) {
+  const Cut by_group{.axis = Axis::Cp, .dim = 1, .groups = kv_heads, .units = heads / kv_heads},
+      shared{.axis = Axis::Cp, .dim = 1, .groups = kv_heads, .shared = true};
+  for (int r = 0; r < ranks; ++r)
+    q.push_back(part_of(heads, by_group, r, ranks)), kv.push_back(part_of(kv_heads, shared, r, ranks));
+}
 
 TokenShare::TokenShare(Comm& ranks, const std::vector<int32_t>& lengths, int groups, at::Device device)
     : ranks_(ranks), groups_(groups) {
@@ -50,6 +62,7 @@ TokenShare::TokenShare(Comm& ranks, const std::vector<int32_t>& lengths, int gro
     for (int r = 0; r < group_size(); ++r) {
       const Range part = part_of(own, r, group_size());
       tokens_.push_back({begin + part.begin, part.size});
+      runs_.push_back(within(zigzag(lengths, g, groups), part));
     }
     begin += own;
   }
@@ -74,7 +87,7 @@ bool TokenShare::all_have_some() const {
 TokenShare::Heads TokenShare::all_tokens(const Heads& own) const {
   if (group_size() == 1) return own;
   const int64_t t = own.q.size(0), h = own.q.size(2);
-  const HeadParts parts(own.q.size(1), own.k.size(1), group_size());
+  const HeadParts parts = attended_with(own.q.size(1), own.k.size(1), group_size());
   const int first = group() * group_size();
   const auto me = static_cast<size_t>(ranks_.rank() - first);
   std::vector<at::Tensor> pieces;
@@ -84,9 +97,9 @@ TokenShare::Heads TokenShare::all_tokens(const Heads& own) const {
     pieces.push_back(
         at::cat({heads_in(own.q, parts.q[i]), heads_in(own.k, parts.kv[i]), heads_in(own.v, parts.kv[i])}, 1)
             .view({-1}));
-    send[r] = t * parts.width(i) * h, receive[r] = tokens_[r].size * parts.width(me) * h;
+    send[r] = t * width(parts, i) * h, receive[r] = tokens_[r].size * width(parts, me) * h;
   }
-  const at::Tensor all = collective::all_to_all(at::cat(pieces), ranks_, send, receive).view({-1, parts.width(me), h});
+  const at::Tensor all = collective::all_to_all(at::cat(pieces), ranks_, send, receive).view({-1, width(parts, me), h});
   const int64_t n = parts.q[me].size, k = parts.kv[me].size;
   return {all.narrow(1, 0, n), all.narrow(1, n, k), all.narrow(1, n + k, k)};
 }
@@ -94,7 +107,7 @@ TokenShare::Heads TokenShare::all_tokens(const Heads& own) const {
 at::Tensor TokenShare::own_tokens(const at::Tensor& y_gnH, int64_t heads, int64_t kv_heads) const {
   if (group_size() == 1) return y_gnH;
   const int64_t h = y_gnH.size(2);
-  const HeadParts parts(heads, kv_heads, group_size());
+  const HeadParts parts = attended_with(heads, kv_heads, group_size());
   const auto first = static_cast<size_t>(group() * group_size());
   collective::Rows send(tokens_.size()), receive(tokens_.size());
   for (size_t i = 0; i < parts.q.size(); ++i) {
@@ -115,11 +128,18 @@ at::Tensor TokenShare::own_heads(const at::Tensor& x_N, int64_t kv_heads) const 
   return x_N.narrow(0, own.begin, own.size);
 }
 
+at::Tensor TokenShare::in_order(const at::Tensor& x_T) const {
+  return ring_ ? at::index_select(x_T, 0, place_T_.to(x_T.device())) : x_T;
+}
+
+at::Tensor TokenShare::as_shared_out(const at::Tensor& x_T) const {
+  return ring_ ? at::index_select(x_T, 0, order_T_.to(x_T.device())) : x_T;
+}
+
 at::Tensor TokenShare::gathered(const at::Tensor& x_tD) const {
   collective::Rows counts;
   for (const Range& r : tokens_) counts.push_back(r.size);
-  const at::Tensor all = collective::all_gather(x_tD, ranks_, counts);
-  return ring_ ? at::index_select(all, 0, place_T_.to(all.device())) : all;
+  return in_order(collective::all_gather(x_tD, ranks_, counts));
 }
 
 at::Tensor TokenShare::rows(const at::Tensor& x_T, const Range& places) const {
@@ -129,10 +149,15 @@ at::Tensor TokenShare::rows(const at::Tensor& x_T, const Range& places) const {
 
 at::Tensor TokenShare::narrowed(const at::Tensor& x_T) const { return rows(x_T, own()); }
 
+int64_t TokenShare::group_begin() const { return tokens_[static_cast<size_t>(group() * group_size())].begin; }
+
 at::Tensor TokenShare::attended(const at::Tensor& x_T) const {
   if (!ring_ || !x_T.defined()) return x_T;
-  const int64_t begin = tokens_[static_cast<size_t>(group() * group_size())].begin;
-  return rows(x_T, {begin, ring_->tokens_of(group())});
+  return rows(x_T, {group_begin(), ring_->tokens_of(group())});
+}
+
+at::Tensor TokenShare::own_of_attended(const at::Tensor& x_g) const {
+  return x_g.narrow(0, own().begin - group_begin(), own().size);
 }
 
 at::Tensor TokenShare::own_labels(const at::Tensor& label_T) const {
@@ -159,14 +184,6 @@ std::shared_ptr<const RowOrigins> TokenShare::origins(uint64_t seed) const {
     else
       out->parts.push_back({.seed = seed, .first = token, .count = {1}});
   return out;
-}
-
-Turn turn_of(const Step& s, int turn) {
-  const Turn& all = s.turns[static_cast<size_t>(turn)];
-  const auto& share = training_of(s).tokens;
-  if (!share || !share->ring()) return all;
-  const auto own = [&](const at::Tensor& x_T) { return share->attended(x_T); };
-  return {own(all.cos), own(all.sin), own(all.query_T), own(all.second_cos), own(all.second_sin)};
 }
 
 }  // namespace apus

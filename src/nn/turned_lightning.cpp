@@ -9,6 +9,8 @@
 #include <tuple>
 
 #include "nn/steady.h"
+#include "nn/token_share.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -37,7 +39,9 @@ at::Tensor TurnedLightning::operator()(const at::Tensor& x_TD, const Step& s) co
   at::Tensor q = made[0].contiguous(), k = made[1].contiguous();
   if (q_norm_) q = (*q_norm_)(q), k = (*k_norm_)(k);
   const Turn& turn = s.turns[static_cast<size_t>(place_.turn)];
-  std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
+  const auto& share = training_of(s).tokens;
+  const auto own = [&](const at::Tensor& x_T) { return share ? share->own_of_attended(x_T) : x_T; };
+  std::tie(q, k) = ops::rope(q, k, own(turn.cos), own(turn.sin));
   q = widened(q);
   const at::Tensor y = scanned({.q_TGK = q / std::sqrt(static_cast<double>(h)),
                                 .k_TGK = widened(k),

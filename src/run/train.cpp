@@ -372,7 +372,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
     log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row",
              groups > 1 ? str("; keys and values go round among ", groups,
                               groups < rows.size(Axis::Cp) ? " groups of them, which share out heads" : " of them")
-                        : ", and the heads of attention");
+                        : ", and heads");
   if (reference->model) share_tokens(*reference->model, rows);
   if (mesh.size(Axis::Tp) > 1) log_info(mesh.size(Axis::Tp), " ranks share out the matrices of the model");
   if (mesh.size(Axis::Ep) > 1) log_info(mesh.size(Axis::Ep), " ranks share out the experts of each layer");

@@ -404,6 +404,39 @@ P
     alike $which npu-$which 4 || fail "npu, $which: other losses"
   done
   ;;
+states)  # layers with a state: more ranks than heads, every kind of layer, packed rows, recompute, zero2, LoRA with dropout
+  mv model words && mkdir models
+  for which in qwen3_next qwen3_5_text kimi_linear ling2_5 nemotron_h falcon_h1 falcon_mamba minimax lfm2 recurrent_gemma; do
+    python3 - "$data/models/$which/checkpoint/config.json" $which.json <<'P'
+import json, sys
+config = {k: v for k, v in json.load(open(sys.argv[1])).items() if not k.endswith("_token_id")}
+json.dump({**config, "vocab_size": 2048}, open(sys.argv[2], "w"))
+P
+    "$apus" init --config $which.json --tokenizer words --output_dir models/$which --torch_dtype float32 --seed 3 >$which.log 2>&1 || { cat $which.log >&2; fail "init $which"; }
+  done
+  held() {  # held WHICH NAME SHARERS RANKS FLAGS...: three updates, against one process
+    local which=$1 name=$2 sharers=$3 ranks=$4; shift 4
+    rm -rf model && ln -s models/$which model
+    [ -d $which-$name ] || sharers=1 train 1 "${device:-cpu}" $which-$name --max_steps 3 --save_steps 3 "${kept[@]}" || { cat $which-$name.log >&2; fail "$which $name"; }
+    train "$ranks" "${device:-cpu}" $which-$name-$ranks --max_steps 3 --save_steps 3 --sequence_parallel_size $sharers "${kept[@]}" "$@" ||
+      { cat $which-$name-$ranks.log >&2; fail "$which $name, $ranks"; }
+    alike $which-$name $which-$name-$ranks 4 1e-5 || fail "$which $name, $ranks: other losses"
+    [ ! -e $which-$name/checkpoint-3/model.safetensors ] || weights_alike $which-$name/checkpoint-3 $which-$name-$ranks/checkpoint-3 || fail "$which $name, $ranks: other weights"
+  }
+  kept=(--tuner_type full --packing true --max_length 100)
+  for which in qwen3_next kimi_linear ling2_5 nemotron_h falcon_h1 falcon_mamba minimax lfm2 recurrent_gemma; do held $which packed 4 4; done
+  says qwen3_next-packed-4.log "4 ranks share out the tokens of each row; keys and values go round among 2 groups of them, which share out heads"
+  says falcon_mamba-packed-4.log "4 ranks share out the tokens of each row, and heads"
+  kept=(--tuner_type full --per_device_train_batch_size 2 --gradient_checkpointing false)
+  held qwen3_next rows 2 4 --deepspeed zero2
+  held lfm2 rows 2 2
+  kept=(--lora_dropout 0.1)
+  held qwen3_5_text lora 2 2
+  held falcon_h1 lora 2 4 --deepspeed zero2
+  export LD_LIBRARY_PATH=$sim/lib device=npu
+  kept=(--tuner_type full --packing true --max_length 100)
+  held qwen3_next npu 2 2
+  ;;
 tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data parallel and zero1; more ranks than key-value heads
   half() { local ranks=$1 out=$2; shift 2; sharers=2 train "$ranks" cpu "$out" --tensor_model_parallel_size 2 "$@" || { cat "$out.log" >&2; fail "$out"; }; }
   train 1 cpu packed --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full

@@ -145,6 +145,24 @@ TEST(RingAttention, EveryTokenHasOneRankAndEveryPairIsAskedOnce) {
   }
 }
 
+TEST(RingAttention, KeysThatNobodySeesDoNotComeBy) {
+  test::on_fake_ranks({.cp = 4}, 4, [&](MeshView& mesh) {
+    const Ring ring(mesh.comm(Axis::Cp), 1, {64});  // pieces of 8 tokens
+    using Steps = std::vector<int>;
+    EXPECT_EQ(ring.steps({true, 0}), (Steps{0, 1, 2, 3}));
+    EXPECT_EQ(ring.steps({true, 1}), (Steps{0}));
+    EXPECT_EQ(ring.steps({true, 2}), (Steps{0, 1, 3}));
+    EXPECT_EQ(ring.steps({true, 9}), (Steps{0, 1, 3}));
+    EXPECT_EQ(ring.steps({true, 10}), (Steps{0, 1, 2, 3}));
+    for (const int64_t window : {0, 1, 2, 9, 10})
+      for (int step = 0; step < 4; ++step) {
+        const auto steps = ring.steps({true, window});
+        const bool passed_over = std::find(steps.begin(), steps.end(), step) == steps.end();
+        EXPECT_TRUE(!passed_over || ring.calls(ring.before(step), {true, window}, at::kCPU).empty());
+      }
+  });
+}
+
 struct RingCase {
   const char* name;
   int groups = 2, sharers = 1;  // of ranks; ranks of each, which share out heads
@@ -219,6 +237,8 @@ const std::vector<RingCase> ring_cases{
     {.name = "two_of_two", .groups = 2, .sharers = 2},
     {.name = "window", .groups = 3, .window = 5},
     {.name = "narrow_window_of_two", .groups = 2, .sharers = 2, .window = 2},
+    {.name = "keys_passed_over", .groups = 5, .window = 2},
+    {.name = "own_keys_alone", .groups = 3, .window = 1, .sinks = true},
     {.name = "softcap", .groups = 2, .softcap = 1.5},
     {.name = "sinks", .groups = 2, .sinks = true},
     {.name = "sinks_of_two_in_windows", .groups = 2, .sharers = 2, .window = 7, .sinks = true},

@@ -86,14 +86,7 @@ at::Tensor places(const std::vector<int64_t>& ends, int64_t heads, at::Device de
   return (there(first) + head_N1 * there(length)).flatten();
 }
 
-Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
-             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
-             double softcap, const OptionalTensor& sinks) {
-  const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
-  if (!c.fused) {
-    static const auto reference = ops::handle<Forward>("apus::attention");
-    return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
-  }
+Pair fused(const Call& c, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale) {
   static const VendorOp op("npu::npu_fusion_attention");
   auto named = c.arguments(q.device());
   named.emplace_back("scale", scale);
@@ -101,16 +94,8 @@ Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, cons
   return {tensor(out[0]), to_lse(tensor(out[1]), tensor(out[2]))};
 }
 
-Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
-                const OptionalTensor& sinks) {
-  const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
-  if (!c.fused) {
-    static const auto reference = ops::handle<Backward>("apus::attention_backward");
-    return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window,
-                               softcap, sinks);
-  }
+Triple fused_gradient(const Call& c, const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale) {
   static const VendorOp op("npu::npu_fusion_attention_grad");
   auto named = c.arguments(q.device());
   const at::Tensor max = from_lse(lse);
@@ -122,26 +107,36 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
   return {tensor(d[0]), tensor(d[1]), tensor(d[2])};
 }
 
-Pair part_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
-                  const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
-                  double softcap, const OptionalTensor& sinks) {
+// Part: of attention_part, whose lse is in the order of queries.
+template <bool Part>
+Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
+             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
+             double softcap, const OptionalTensor& sinks) {
   const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
-  auto [out, lse] = forward(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
-  if (!c.fused || c.q.size() == 1) return {out, lse};
+  if (!c.fused) {
+    static const auto reference = ops::handle<Forward>("apus::attention");
+    return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
+  }
+  auto [out, lse] = fused(c, q, k, v, scale);
+  if (!Part || c.q.size() == 1) return {out, lse};
   return {out, at::index_select(lse.flatten(), 0, places(c.q, q.size(1), q.device())).view(lse.sizes())};
 }
 
-Triple part_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                     int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
-                     const OptionalTensor& sinks) {
+template <bool Part>
+Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
+                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
+                const OptionalTensor& sinks) {
   const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
-  at::Tensor own = lse;
-  if (c.fused && c.q.size() > 1)
-    own = at::empty_like(lse.flatten())
-              .index_copy_(0, places(c.q, q.size(1), q.device()), lse.flatten())
-              .view(lse.sizes());
-  return backward(grad, q, k, v, out, own, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
+  if (!c.fused) {
+    static const auto reference = ops::handle<Backward>("apus::attention_backward");
+    return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window,
+                               softcap, sinks);
+  }
+  if (!Part || c.q.size() == 1) return fused_gradient(c, grad, q, k, v, out, lse, scale);
+  const at::Tensor own =
+      at::empty_like(lse.flatten()).index_copy_(0, places(c.q, q.size(1), q.device()), lse.flatten());
+  return fused_gradient(c, grad, q, k, v, out, own.view(lse.sizes()), scale);
 }
 
 }  // namespace
@@ -149,8 +144,8 @@ Triple part_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tens
 std::vector<NativeOp> attention_ops() {
   // They share the lse.
   const std::vector<std::string> both{"npu::npu_fusion_attention", "npu::npu_fusion_attention_grad"};
-  return {native<forward>("attention", both), native<backward>("attention_backward", both),
-          native<part_forward>("attention_part", both), native<part_backward>("attention_part_backward", both)};
+  return {native<forward<false>>("attention", both), native<backward<false>>("attention_backward", both),
+          native<forward<true>>("attention_part", both), native<backward<true>>("attention_part_backward", both)};
 }
 
 }  // namespace apus::ascend

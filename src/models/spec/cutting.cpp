@@ -23,10 +23,9 @@ TokenSharing token_sharing(const DecoderSpec& spec) {
   if (spec.latent && spec.latent->index.heads > 0) out.no_way = "each of their tokens chooses those that it looks at";
   if (spec.seeing && spec.seeing->sees_ahead) out.stay = "the tokens of their pictures look ahead";
   if (spec.latent || !why_heads_stay(spec).empty()) return out;
-  out.divisible = 0;
+  out.divisible = 0;  // and stays so where no layer has heads of attention: then nothing need go round
   for (int64_t i = 0; i < spec.shape.layers; ++i)
     if (keeps_tokens(spec.shape.keeps_in(i))) out.divisible = std::gcd(out.divisible, spec.heads_in(i).kv_heads);
-  out.divisible = std::max<int64_t>(1, out.divisible);
   return out;
 }
 
