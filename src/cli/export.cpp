@@ -72,10 +72,15 @@ void ExportOptions::fields(OptionTable& v) {
   without_effect<GenerationOptions>(v, "nothing is generated");
   v("task_type", task_type, "--to_cached_dataset: what the rows are encoded for, as apus sft takes it")
       .choices({"causal_lm", "seq_cls", "token_cls", "reranker", "generative_reranker", "embedding"});
+  std::vector<std::string> pairs, modes = {"train", "rlhf"};
+  const std::string usual = algorithm_info(usual_algorithm("rlhf")).cached_rows;
+  for (const std::string& name : algorithms_of("rlhf"))
+    if (const std::string& rows = algorithm_info(name).cached_rows; !rows.empty())
+      (rows == usual ? pairs : modes).push_back(name);
   v("template_mode", template_mode,
-    "--to_cached_dataset: rlhf: rows are pairs of answers, for --rlhf_type dpo, rm, orpo, simpo and cpo; kto: answers "
-    "with a label")
-      .choices({"train", "rlhf", "kto"});
+    str("--to_cached_dataset: rlhf: rows are pairs of answers, for --rlhf_type ", join(pairs),
+        "; any other: those of the algorithm of that name"))
+      .choices(modes);
   v("num_labels", num_labels, "--to_cached_dataset: how many labels the rows have, with --task_type seq_cls, token_cls")
       .at_least(1);
   v("problem_type", problem_type, "--to_cached_dataset: what the column `label` holds, as apus sft takes it")
@@ -202,7 +207,7 @@ fs::path ExportOptions::pushed() const {
 }
 
 std::string ExportOptions::rows_for() const {
-  if (template_mode != "train") return template_mode == "kto" ? "kto" : "dpo";
+  if (template_mode != "train") return template_mode == "rlhf" ? usual_algorithm("rlhf") : template_mode;
   return task_type == "causal_lm" ? "sft" : task_type;
 }
 

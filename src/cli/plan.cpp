@@ -55,11 +55,7 @@ PlanSpec plan_spec(const PlanOptions& o) {
   require(o.stack == "apus" || (spec.command == "sft" && spec.tuning.lora), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
   require(!o.search || !spec.inference, Fault::Usage,
-          "--search tries micro-batches, recompute and sharding, which are of training");
-  require(
-      !o.search || !spec.share.any(), Fault::Usage,
-      "--search tries micro-batches, recompute and --deepspeed, not meshes: leave out --tensor_model_parallel_size, "
-      "--expert_model_parallel_size and --pipeline_model_parallel_size");
+          "--search tries micro-batches, recompute, sharding and meshes, which are of training");
   return spec;
 }
 
@@ -71,7 +67,7 @@ void PlanOptions::fields(OptionTable& v) {
       .common()
       .at_least(1)
       .at_most(65536);
-  v("search", search, "list micro-batches, recompute and sharding that fit, fastest first").common();
+  v("search", search, "list micro-batches, recompute, sharding and meshes that fit, fastest first").common();
   v("json", as_json, "print the plan as JSON");
   v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
       .choices({"apus", "ms-swift"});
@@ -90,10 +86,57 @@ void PlanOptions::resolve(OptionTable& v) {
 
 namespace {
 
+std::shared_ptr<PlanOptions> options_for(const std::vector<std::string>& arguments) {
+  const std::string name = command_asked_for(arguments);
+  const Command* command = name == "plan" ? nullptr : find_command(name);
+  const auto planned = command ? command->make(arguments)->planned : std::nullopt;
+  require(planned.has_value(), Fault::Usage, "--command ", name,
+          " cannot be planned; possible: ", join(planned_commands()));
+  auto options = std::make_shared<PlanOptions>(*planned);
+  options->arguments = arguments;
+  return options;
+}
+
+// The same plan with further flags; nothing where they do not go together with the others.
+std::optional<PlanSpec> with_flags(const PlanOptions& o, const std::vector<std::string>& flags) {
+  std::vector<std::string> words = o.arguments;
+  words.insert(words.end(), flags.begin(), flags.end());
+  try {
+    const auto other = options_for(words);
+    OptionTable table = OptionTable::of(*other);
+    table.parse(words);
+    other->resolve(table);
+    return plan_spec(*other);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool says(const PlanOptions& o, const char* flag) {
+  return std::find(o.arguments.begin(), o.arguments.end(), flag) != o.arguments.end();
+}
+
+// Meshes too, unless the flags say one; and moments in fewer bits, unless they name an optimizer.
+std::vector<Strategy> searched(const PlanOptions& o, const PlanSpec& spec) {
+  if (spec.share.any()) return search_strategies(spec, {});
+  std::vector<Strategy> found = search_strategies(spec);
+  if (spec.train.devices == 1 && spec.tuning.lora) return found;
+  std::vector<std::string> optimizers = {""};
+  if (!spec.tuning.lora && !says(o, "--optim") && !says(o, "--optimizer"))
+    optimizers.insert(optimizers.end(), {"adamw_8bit", "adamw_4bit"});
+  for (const std::vector<std::string>& flags : meshes_to_try(spec, optimizers))
+    if (const auto other = with_flags(o, flags)) {
+      const std::vector<Strategy> more = search_strategies(*other, flags);
+      found.insert(found.end(), more.begin(), more.end());
+    }
+  return found;
+}
+
 int run(const PlanOptions& o) {
   const PlanSpec spec = plan_spec(o);
   if (o.search) {
-    const auto all = search_strategies(spec);
+    std::vector<Strategy> all = searched(o, spec);
+    fastest_first(all);
     const std::string text = o.as_json ? json_text(strategies_json(all), 2) + "\n" : strategies_text(all, spec);
     std::fputs(text.c_str(), stdout);
     return all.empty() ? kDoesNotFit : 0;
@@ -114,12 +157,7 @@ const bool plan_registered = [] {
                              "plan --model DIR --command infer --device A100-40G --max_model_len 8192",
                              "plan --model qwen3-8b --tuner_type full --device H200 --devices 8 --search"}},
        .maker = [](const std::vector<std::string>& arguments) {
-         const std::string name = command_asked_for(arguments);
-         const Command* command = name == "plan" ? nullptr : find_command(name);
-         const auto planned = command ? command->make(arguments)->planned : std::nullopt;
-         require(planned.has_value(), Fault::Usage, "--command ", name,
-                 " cannot be planned; possible: ", join(planned_commands()));
-         return command_instance(std::make_shared<PlanOptions>(*planned), run);
+         return command_instance(options_for(arguments), run);
        }});
   return true;
 }();

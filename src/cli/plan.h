@@ -15,6 +15,7 @@ struct PlanOptions {
   std::string preset, stack = "apus";
   int64_t devices = 1;
   bool search = false, as_json = false;
+  std::vector<std::string> arguments;  // that it was made of
 
   void fields(OptionTable& v);
   void resolve(OptionTable& v);

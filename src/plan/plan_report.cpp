@@ -176,7 +176,7 @@ Json plan_json(const Plan& p) {
 
 std::string strategies_text(const std::vector<Strategy>& all, const PlanSpec& s) {
   if (all.empty())
-    return "No combination of micro-batch, recompute and sharding fits; `apus plan` without --search says what "
+    return "No combination of micro-batch, recompute, sharding and mesh fits; `apus plan` without --search says what "
            "would.\n";
   std::string out = str("What fits ", s.train.devices, " x ", s.device.name, " of ", gib(s.device.memory),
                         " GiB, fastest first:\n\n", "  tokens/s  peak GiB  bound by       flags\n");

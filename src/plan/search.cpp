@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// --search: micro-batches, recompute and sharding tried together; those that fit, fastest first.
+// --search: micro-batches, recompute, sharding and meshes tried together; those that fit, fastest first.
 // The number of rows in an update stays the same.
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "plan/plan.h"
 
 namespace apus {
@@ -68,32 +69,81 @@ std::string strategy_name(int zero, int devices) {
   return devices == 1 ? "one device" : zero == 0 ? "data parallel" : str("zero", zero);
 }
 
+namespace {
+
+PlanSpec tried(const PlanSpec& base, int64_t rows, const RecomputeFacts& recompute) {
+  const int64_t update = base.rows * base.train.accumulation;
+  PlanSpec s = base;
+  s.rows = rows, s.train.accumulation = std::max<int64_t>(1, (update + rows - 1) / rows);
+  s.train.recompute = recompute;
+  s.count_tokens();
+  return s;
+}
+
+// Micro-batches and recompute; nothing, where the smallest of all does not fit.
+void search_rows(const PlanSpec& base, const std::string& with, std::vector<Strategy>& found) {
+  const int64_t update = base.rows * base.train.accumulation;
+  const RecomputeFacts all{.layers = base.model.layers};
+  if (!bare_plan(tried(base, 1, all)).fits) return;
+  for (int64_t rows = 1; rows <= std::min<int64_t>(update, 64); rows *= 2)
+    for (const RecomputeFacts& recompute : {RecomputeFacts{}, RecomputeFacts{.selective = true}, all}) {
+      const Plan plan = bare_plan(tried(base, rows, recompute));
+      if (!plan.fits) continue;
+      const bool again = recompute.selective || recompute.layers > 0;
+      const std::string flags = str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ",
+                                    plan.spec.train.accumulation, " --gradient_checkpointing ", again ? "true" : "false",
+                                    recompute.selective ? " --recompute_granularity selective" : "", with);
+      found.push_back({rows, plan.spec.train.accumulation, again, recompute.selective, base.train.zero, plan.use.peak,
+                       plan.speed.tokens_per_second, plan.speed.bound, flags});
+    }
+}
+
+}  // namespace
+
 std::vector<Strategy> search_strategies(const PlanSpec& base) {
   std::vector<Strategy> found;
-  const int64_t update = base.rows * base.train.accumulation;
-  for (int zero = 0; zero <= (base.train.devices > 1 ? 3 : 0); ++zero)
-    for (int64_t rows = 1; rows <= std::min<int64_t>(update, 64); rows *= 2)
-      for (const RecomputeFacts& recompute :
-           {RecomputeFacts{}, RecomputeFacts{.selective = true}, RecomputeFacts{.layers = base.model.layers}}) {
-        PlanSpec s = base;
-        s.rows = rows, s.train.accumulation = std::max<int64_t>(1, (update + rows - 1) / rows);
-        s.count_tokens();
-        s.train.zero = zero, s.train.recompute = recompute;
-        const Plan plan = bare_plan(std::move(s));
-        if (!plan.fits) continue;
-        const PlanSpec& p = plan.spec;
-        const bool again = recompute.selective || recompute.layers > 0;
-        std::string flags = str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ",
-                                p.train.accumulation, " --gradient_checkpointing ", again ? "true" : "false",
-                                recompute.selective ? " --recompute_granularity selective" : "");
-        if (zero > 0) flags += str(" --deepspeed zero", zero);
-        found.push_back({rows, p.train.accumulation, again, recompute.selective, zero, plan.use.peak,
-                         plan.speed.tokens_per_second, plan.speed.bound, flags});
-      }
-  // Of equal speeds the smaller one is better.
+  for (int zero = 0; zero <= (base.train.devices > 1 ? 3 : 0); ++zero) {
+    PlanSpec s = base;
+    s.train.zero = zero;
+    search_rows(s, zero > 0 ? str(" --deepspeed zero", zero) : "", found);
+  }
+  return found;
+}
+
+std::vector<Strategy> search_strategies(const PlanSpec& base, const std::vector<std::string>& with) {
+  std::vector<Strategy> found;
+  search_rows(base, " " + join(with, " "), found);
+  return found;
+}
+
+// Of equal speeds the smaller one is better.
+void fastest_first(std::vector<Strategy>& found) {
   const auto rank = [](const Strategy& x) { return std::pair(-std::round(x.tokens_per_second), x.peak); };
   std::stable_sort(found.begin(), found.end(), [&](const Strategy& a, const Strategy& b) { return rank(a) < rank(b); });
-  return found;
+}
+
+std::vector<std::vector<std::string>> meshes_to_try(const PlanSpec& base, const std::vector<std::string>& optimizers) {
+  const int64_t devices = base.train.devices;
+  std::vector<std::vector<std::string>> out;
+  for (const std::string& optimizer : optimizers)
+    for (int64_t tensor = 1; tensor <= std::min<int64_t>(devices, base.device.node); tensor *= 2)
+      for (int64_t stages = 1; stages <= std::min<int64_t>(devices / tensor, 16); stages *= 2)
+        for (int64_t experts = 1; experts <= (base.model.experts > 0 ? devices / (tensor * stages) : 1); experts *= 2)
+          for (int zero = 0; zero <= 3; ++zero) {
+            if (tensor * stages * experts == 1 && optimizer.empty()) continue;  // tried already
+            if (devices % (tensor * stages * experts) != 0) continue;
+            std::vector<std::string> flags;
+            const auto give = [&](const char* flag, const std::string& value) {
+              flags.insert(flags.end(), {flag, value});
+            };
+            if (tensor > 1) give("--tensor_model_parallel_size", str(tensor));
+            if (stages > 1) give("--pipeline_model_parallel_size", str(stages));
+            if (experts > 1) give("--expert_model_parallel_size", str(experts));
+            if (zero > 0) give("--deepspeed", str("zero", zero));
+            if (!optimizer.empty()) give("--optim", optimizer);
+            out.push_back(std::move(flags));
+          }
+  return out;
 }
 
 }  // namespace apus
