@@ -215,6 +215,29 @@ constexpr std::string_view kMistral = R"({{- '<s>' -}}
 {%- endfor -%}
 )";
 
+// Gemma's turns; what the system says stands before the first question. Checkpoints of Gemma 3n that are not tuned to
+// chat bring no template, and are tuned on this.
+constexpr std::string_view kGemma = R"({{- bos_token -}}
+{%- set told = namespace(before='') -%}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {{- '<start_of_turn>model\n' -}}
+    {%- generation -%}
+      {{- text_of(message.content).strip('\n') ~ '<end_of_turn>' -}}
+    {%- endgeneration -%}
+    {{- '\n' -}}
+  {%- elif message.role == 'system' and loop.first -%}
+    {%- set told.before = text_of(message.content) ~ '\n\n' -%}
+  {%- elif message.role == 'user' -%}
+    {{- '<start_of_turn>user\n' ~ told.before ~ text_of(message.content) ~ '<end_of_turn>\n' -}}
+    {%- set told.before = '' -%}
+  {%- else -%}
+    {{- raise_exception('this chat template takes no ' ~ message.role ~ ' message here') -}}
+  {%- endif -%}
+{%- endfor -%}
+{{- '<start_of_turn>model\n' if add_generation_prompt -}}
+)";
+
 // ChatML without line feeds between turns, and what the system says where nobody else does: the model's makers, and
 // its name. The template in its checkpoints' tokenizer_config.json is another model's, whose marks theirs do not know.
 constexpr std::string_view kSailVl2 = R"({%- if not (messages and messages[0].role == 'system') -%}
@@ -261,6 +284,7 @@ const std::vector<Builtin>& builtins() {
       {"deepseek_vl2", std::string(kTextOf) + std::string(kDeepseekVl2)},
       {"mistral", std::string(kTextOf) + std::string(kMistral), "voxtral"},
       {"sail_vl2", std::string(kTextOf) + std::string(kSailVl2), "sailvl", true},
+      {"gemma", std::string(kTextOf) + std::string(kGemma), "gemma3n"},
       {"chatml", std::string(kTextOf) + std::string(kChatml)},
       {"llama3", std::string(kTextOf) + std::string(kLlama3)},
       {"default", std::string(kTextOf) + std::string(kPlainTurns)},

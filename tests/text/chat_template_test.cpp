@@ -300,6 +300,13 @@ TEST_F(Folders, OfFamiliesThatBringNone) {
   EXPECT_EQ(render(ChatTemplate::builtin("mistral", dir_), turns),
             "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST][BEGIN_AUDIO][AUDIO]Hi[/INST]Hello.</s>[INST]Hi[/INST]");
   EXPECT_EQ(builtin_template_of("voxtral"), "mistral");
+  turns[1]["content"] = "<image_soft_token>Hi";
+  turns[2]["content"] = "Hello.\n";
+  write_file_atomic(dir_ / "tokenizer_config.json", R"({"bos_token": "<bos>"})");
+  EXPECT_EQ(render(ChatTemplate::builtin("gemma", dir_), turns),
+            "<bos><start_of_turn>user\nBe brief.\n\n<image_soft_token>Hi<end_of_turn>\n<start_of_turn>model\nHello."
+            "<end_of_turn>\n<start_of_turn>user\nHi<end_of_turn>\n");
+  EXPECT_EQ(builtin_template_of("gemma3n"), "gemma");
 }
 
 // What SAIL-VL2's files have in tokenizer_config.json is another model's.
