@@ -12,6 +12,7 @@
 #include "checkpoint/adapter_config.h"
 #include "checkpoint/gguf_folder.h"
 #include "gguf/model.h"
+#include "models/spec/cutting.h"
 #include "models/spec/presets.h"
 #include "quant/size.h"
 
@@ -104,7 +105,9 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.tuning.trained_layers = o.lisa_activated_layers;
   spec.rows = flags.loop.per_device_train_batch_size;
   row_tokens(flags.prompt, flags.data, spec);
-  spec.row_sharers = mesh.sequence_parallel_size;
+  spec.train.row_sharers = mesh.sequence_parallel_size;
+  spec.train.row_groups =
+      token_sharers(spec.model.sharing, mesh.sequence_parallel_size, mesh.tensor_model_parallel_size).groups;
   spec.share = {.tensor = mesh.tensor_model_parallel_size, .experts = mesh.expert_model_parallel_size, .stages = {}};
   if (mesh.pipeline_model_parallel_size > 1)
     for (const Range& layers : stage_layers(spec.model.layers, mesh.stages(), spec.model.seen_layers))

@@ -101,7 +101,8 @@ TokenShare::Heads TokenShare::all_tokens(const Heads& own) const {
   }
   const at::Tensor all = collective::all_to_all(at::cat(pieces), ranks_, send, receive).view({-1, width(parts, me), h});
   const int64_t n = parts.q[me].size, k = parts.kv[me].size;
-  return {all.narrow(1, 0, n), all.narrow(1, n, k), all.narrow(1, n + k, k)};
+  // Values are kept for their gradient as they come: apart, or they would keep all the others with them.
+  return {all.narrow(1, 0, n), all.narrow(1, n, k), all.narrow(1, n + k, k).contiguous()};
 }
 
 at::Tensor TokenShare::own_tokens(const at::Tensor& y_gnH, int64_t heads, int64_t kv_heads) const {

@@ -32,7 +32,6 @@ struct PlanSpec {
   TrainSpec train;                   // tokens: count_tokens()
   int64_t rows = 1, row_tokens = 0;  // of a micro-batch; longest row, or pack
   int64_t row_copies = 1;            // 2: chosen and rejected
-  int64_t row_sharers = 1;           // devices that share out the tokens of each row
   ModelShare share;                  // of `model`, what a device holds
   bool packed = false, master_by_choice = false;
   std::vector<std::string> assumptions;  // in words, of what the flags left open
@@ -40,7 +39,7 @@ struct PlanSpec {
   double element() const { return train.element; }
   void count_media(const MediaFacts& media);  // tower_memory.cpp
   void count_tokens() {                       // of a micro-batch, on one device
-    train.tokens = static_cast<double>(rows * row_tokens * row_copies) / static_cast<double>(row_sharers);
+    train.tokens = static_cast<double>(rows * row_tokens * row_copies) / static_cast<double>(train.row_sharers);
   }
 };
 
@@ -54,6 +53,7 @@ struct Speed {
   double tokens_per_second = 0;
   double prompt_tokens_per_second = 0;  // inference
   std::string bound;                    // "arithmetic", "memory", "communication"
+  double row_bytes = 0;                 // that a device sends of a micro-batch's rows to those it shares them with
 };
 
 struct Plan {

@@ -17,9 +17,30 @@ double forward_flops(const PlanSpec& s, double context) {
 
 double link_speed(const PlanSpec& s) { return s.train.devices <= s.device.node ? s.device.link : s.device.network; }
 
+// Of one micro-batch, what a device sends to those it shares rows with: tokens of attention's heads, there and back;
+// keys and values that go round, and back beside them the sums of their gradients in f32; a state's in f32; and the
+// final states. Forward passes that run again send anew. Windows are not looked at.
+double row_bytes(const PlanSpec& s) {
+  const TrainSpec& t = s.train;
+  const ModelFacts& m = s.model;
+  const auto sharers = static_cast<double>(t.row_sharers), groups = static_cast<double>(t.row_groups);
+  const double q = static_cast<double>(m.heads * m.head_dim), k = static_cast<double>(m.kv_heads * m.head_dim);
+  const double wide = std::max(4.0, t.element), others = 1 - groups / sharers, round = groups - 1;
+  const double forward = (others * (2 * q + 2 * k) + round * 2 * k) * t.element,
+               backward = forward + groups * 2 * k * (groups > 1 ? wide : 0);
+  const double state = (1 - 1 / sharers) * m.state_kept * wide / 2;  // about half of what it keeps
+  const auto attending = static_cast<double>(m.token_layers), keeping = static_cast<double>(m.state_layers);
+  const double again = 1 + (t.recompute.selective ? 0 : t.recompute.share(m.layers));
+  const double layers = attending * (again * forward + backward) + keeping * (again + 1) * state;
+  return sharers > 1 ? t.tokens * (layers + 2 * (sharers - 1) * static_cast<double>(m.hidden) * t.element) : 0;
+}
+
 Speed slowest(double arithmetic, double memory, double communication, double tokens) {
   const double longest = std::max({arithmetic, memory, communication});
-  return {tokens / longest, 0, longest == arithmetic ? "arithmetic" : longest == memory ? "memory" : "communication"};
+  return {.tokens_per_second = tokens / longest,
+          .bound = longest == arithmetic ? "arithmetic"
+                   : longest == memory   ? "memory"
+                                         : "communication"};
 }
 
 Speed training(const PlanSpec& s, const TuningFacts& t) {
@@ -43,8 +64,11 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
   const double memory = (weights * passes * micro + 2 * state + 3 * gradients) / s.device.memory_speed;
   double moved = 2 * others * gradients;  // all-reduce; or reduce-scatter and all-gather
   if (train.zero >= 3) moved = others * (2 * weights * micro + gradients * micro);
-  const double communication = n > 1 ? moved / link_speed(s) : 0;
-  return slowest(arithmetic, memory, communication, tokens * n);
+  const double of_rows = row_bytes(s);
+  const double communication = n > 1 ? (moved + of_rows * micro) / link_speed(s) : 0;
+  Speed speed = slowest(arithmetic, memory, communication, tokens * n);
+  speed.row_bytes = of_rows;
+  return speed;
 }
 
 Speed inference(const PlanSpec& s, const TuningFacts& tuning) {

@@ -155,17 +155,21 @@ class TrainingRun {
   void micro_batch(bool there) {
     at_.moment("the forward pass");
     const double before = at_.now(Holds::Activations);
-    const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
+    const double all_rotation = 4 * s_.tokens * row_sharers() * static_cast<double>(m_.head_dim),  // cosines and sines
+        rotation = all_rotation / static_cast<double>(s_.row_groups);
     const TowerUse tower = seen();
     at_.add(Holds::Activations, rotation);
+    at_.brief(Holds::Activations, s_.row_groups > 1 ? all_rotation : 0);
     at_.brief(Holds::Activations, tower.briefly), at_.add(Holds::Activations, tower.kept);
     for (int64_t i = 0; i < s_.trained_copies; ++i) trunk_forward();
     trunk_forward();
+    const double whole = h_ * row_sharers();  // the final states of whole rows, which come from all who share them
     if (s_.last_stage)
-      head(), drop(h_);
+      put_in_order(whole), hold(whole - h_), head(), drop(whole);
     else
       hold(h_);  // the gradient of what the stage gave
     at_.moment("the backward pass");
+    if (s_.last_stage) put_in_order(whole), drop(whole - h_);
     if (!m_.tied) finish_head(there);
     trunk_backward(there);
     const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
@@ -262,6 +266,24 @@ class TrainingRun {
       if (l->needs_input()) return elements;
     return 0;
   }
+  double row_sharers() const { return static_cast<double>(s_.row_sharers); }
+  // Tokens of a ring stand in another order than those of the row.
+  void put_in_order(double elements) { briefly(s_.row_groups > 1 ? elements : 0); }
+
+  // What is exchanged with those who share a row (nn/token_share.cpp, nn/state_share.cpp): cut into pieces, put
+  // together and sent; and what comes.
+  void exchange(const LayerUse& l, double elements) {
+    if (s_.row_sharers > s_.row_groups) briefly(3 * elements);
+    if (s_.row_sharers > 1) at_.brief(Holds::Activations, state(l));
+  }
+  // While keys and values go round (nn/ring_attention.cpp): those that are here and those that come; in f32 the
+  // answers, their sum and both as they are weighed. Then all of the sums of gradients: made, sent and coming.
+  double ring(double of_type, double wide) const {
+    return s_.row_groups > 1 ? s_.tokens * (of_type * s_.element + wide * std::max(4.0, s_.element)) : 0;
+  }
+  double ring_forward(const LayerUse& l) const { return ring(2 * q(l) + 6 * k(l), 4 * q(l)); }
+  double ring_backward(const LayerUse& l) const { return ring(2 * q(l) + 8 * k(l), 2 * q(l) + 6 * k(l)); }
+
   // Widths of attention, where the layer has it.
   double q(const LayerUse& l) const { return keeps_tokens(l.keeps) ? q_ : 0; }
   double k(const LayerUse& l) const { return keeps_tokens(l.keeps) ? k_ : 0; }
@@ -320,8 +342,11 @@ class TrainingRun {
   // From a layer's input, which the caller holds, to its output, which it will hold.
   void forward(const LayerUse& l, KeptResults kept) {
     hold(h_ + q(l) + 2 * k(l)), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
-    hold(normed_heads(l) + q(l) + k(l)), drop(normed_heads(l));        // turned; the normed ones go
+    exchange(l, q(l) + 2 * k(l));
+    hold(normed_heads(l) + q(l) + k(l)), drop(normed_heads(l));  // turned; the normed ones go
+    at_.brief(Holds::Activations, ring_forward(l));
     hold(q(l)), at_.add(Holds::Activations, lse(l) + state(l));
+    exchange(l, q(l));
     briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
     const double before = kept.selective || (normed_heads(l) > 0 && kept.all) ? 0 : q(l) + k(l);
     drop(before), hold(2 * h_);  // the sum and its norm
@@ -369,8 +394,11 @@ class TrainingRun {
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
     const double partial =
         d_.host && keeps_tokens(l.keeps) ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
+    exchange(l, q(l));
+    at_.brief(Holds::Activations, ring_backward(l) + partial);
     at_.add(Holds::Activations, partial), hold(q(l) + 2 * k(l));
     at_.brief(Holds::Activations, state_again(l));
+    exchange(l, q(l) + 2 * k(l));
     at_.drop(Holds::Activations, partial + lse(l) + state(l)), drop(3 * q(l) + 2 * k(l) + factors({&l.o}));
     briefly(q(l) + k(l));  // turned back
     briefly(normed_heads(l)), drop(normed_heads(l));
@@ -415,7 +443,7 @@ class TrainingRun {
       space = 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_;
       sums = !t_.head_trained ? 0 : keeps ? kept : s_.element * rounded_up(vocab_, 32) * h_;
     }
-    hold(h_);  // the gradient that the backward pass begins with
+    hold(h_ * row_sharers());  // the gradient that the backward pass begins with
     at_.add(Holds::Head, space + sums);
     at_.drop(Holds::Head, d_.host ? space + sums : 0);  // there sums are the gradient, what is kept goes as it is used
     if (t_.head_trained) at_.add(Holds::Gradients, pending_head_ = table * s_.element);
@@ -444,29 +472,6 @@ double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double to
                        512.0)
           : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
   return std::min(chunk, tokens);
-}
-
-double weight_bytes(const TuningFacts& t, const TrainSpec& s) {
-  const double held = s.held_bits > 0 ? t.linear : 0;
-  return (t.elements - held) * s.element + held * s.held_bits / 8;
-}
-
-double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {
-  const OptimizerFacts& o = s.optimizer;
-  const OptimizerInfo& info = optimizer_info(o.kind);
-  const double momentum = o.momentum ? info.with_momentum : 0;
-  const double of_others = info.of_others + momentum, of_matrices = info.of_matrices + momentum;
-  const double master = o.master && s.element < 4 ? 4 : 0,
-               adapter_master = o.master && t.spec.adapter_bytes < 4 ? 4 : 0;
-  double shaped = 0, by_shape = 0;  // elements that are counted by their shape, and their bytes
-  if (info.of_shape)
-    for (const auto& [shape, count] : t.trained_shapes) {
-      const auto n = static_cast<double>(count);
-      shaped += n * static_cast<double>(shape.first) * static_cast<double>(shape.second);
-      by_shape += n * info.of_shape(shape.first, shape.second, o.arguments);
-    }
-  return (t.trained - t.trained_matrices) * of_others + (t.trained_matrices - shaped) * of_matrices + by_shape +
-         t.adapter * of_matrices + t.trained * master + t.adapter * adapter_master;
 }
 
 MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,

@@ -30,7 +30,9 @@ struct RecomputeFacts {  // what runs again in the backward pass
 };
 
 struct TrainSpec {
-  double tokens = 0;         // of a micro-batch
+  double tokens = 0;  // of a micro-batch, on one device
+  // Devices that share out the tokens of each row, and the groups of these among which keys and values go round.
+  int64_t row_sharers = 1, row_groups = 1;
   double element = 2;        // bytes of a weight and of an activation
   double disk_element = 2;   // of a weight in the checkpoint's files
   double held_bits = 0;      // of a weight of a linear layer that is held quantised; 0: none is

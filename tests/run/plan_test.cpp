@@ -87,6 +87,7 @@ struct Case {
   Words flags;
   const char* act = "silu";
   int ranks = 1;
+  int kv_heads = 4;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -108,23 +109,24 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
     static fs::path path;
     return path;
   }
-  static Json config(const std::string& act) {
+  static Json config(const std::string& act, int kv_heads) {
     return {{"model_type", "qwen2"},
             {"architectures", {"Qwen2ForCausalLM"}},
             {"hidden_size", 512},
             {"num_hidden_layers", 6},
             {"num_attention_heads", 8},
-            {"num_key_value_heads", 4},
+            {"num_key_value_heads", kv_heads},
             {"intermediate_size", 1408},
             {"vocab_size", 8192},
             {"hidden_act", act},
             {"tie_word_embeddings", true},
             {"max_position_embeddings", 2048}};
   }
-  static std::string model(const std::string& dtype, const std::string& act) {
-    const fs::path path = dir() / (dtype + "-" + act), file = dir() / (act + ".json");
+  static std::string model(const Case& c) {
+    const std::string dtype = c.dtype, act = c.act;
+    const fs::path path = dir() / str(dtype, "-", act, "-", c.kv_heads), file = dir() / (act + ".json");
     if (!fs::exists(path / "config.json")) {
-      write_file_atomic(file, config(act).dump());
+      write_file_atomic(file, config(act, c.kv_heads).dump());
       const ProgramEnd made =
           run_program({"init", "--config", file.string(), "--torch_dtype", dtype, "--output_dir", path.string()},
                       dir() / "init.log");
@@ -135,8 +137,7 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(PlannedMemory, IsWhatTheRunTakes) {
-  Words flags = {"--model", model(GetParam().dtype, GetParam().act), "--device", "cpu", "--truncation_strategy",
-                 "right"};
+  Words flags = {"--model", model(GetParam()), "--device", "cpu", "--truncation_strategy", "right"};
   flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
   const auto with = [&](Words front, const Words& back) {
     front.insert(front.end(), flags.begin(), flags.end());
@@ -249,7 +250,27 @@ INSTANTIATE_TEST_SUITE_P(
              {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1", "--deepspeed",
               "zero3"},
              "silu",
-             4}),
+             4},
+        Case{"rows_of_two",
+             "float32",
+             {"--tuner_type", "lora", "--max_length", "2048", "--gradient_accumulation_steps", "1",
+              "--gradient_checkpointing", "false", "--sequence_parallel_size", "2"},
+             "silu",
+             2},
+        Case{"rows_in_a_ring_of_two",
+             "float32",
+             {"--tuner_type", "lora", "--max_length", "2048", "--gradient_accumulation_steps", "1",
+              "--gradient_checkpointing", "false", "--sequence_parallel_size", "2"},
+             "silu",
+             2,
+             1},
+        Case{"rows_in_a_ring_of_four_zero2",
+             "bfloat16",
+             {"--tuner_type", "full", "--max_length", "2048", "--gradient_accumulation_steps", "1", "--deepspeed",
+              "zero2", "--sequence_parallel_size", "4"},
+             "silu",
+             4,
+             2}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
