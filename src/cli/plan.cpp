@@ -116,7 +116,8 @@ bool says(const PlanOptions& o, const char* flag) {
   return std::find(o.arguments.begin(), o.arguments.end(), flag) != o.arguments.end();
 }
 
-// Meshes too, unless the flags say one; and moments in fewer bits, unless they name an optimizer.
+// Meshes too, unless the flags say one; where nothing fits moments in fewer bits, unless they name an optimizer; and
+// where that does not help, state and weights in the host's memory.
 std::vector<Strategy> searched(const PlanOptions& o, const PlanSpec& spec) {
   if (spec.share.any()) return search_strategies(spec, {});
   std::vector<Strategy> found = search_strategies(spec);
@@ -124,11 +125,18 @@ std::vector<Strategy> searched(const PlanOptions& o, const PlanSpec& spec) {
   std::vector<std::string> optimizers = {""};
   if (!spec.tuning.lora && !says(o, "--optim") && !says(o, "--optimizer"))
     optimizers.insert(optimizers.end(), {"adamw_8bit", "adamw_4bit"});
-  for (const std::vector<std::string>& flags : meshes_to_try(spec, optimizers))
-    if (const auto other = with_flags(o, flags)) {
-      const std::vector<Strategy> more = search_strategies(*other, flags);
-      found.insert(found.end(), more.begin(), more.end());
-    }
+  const auto try_with = [&](const std::vector<std::string>& flags) {
+    const auto other = with_flags(o, flags);
+    if (!other) return;
+    const std::vector<Strategy> more = search_strategies(*other, flags);
+    found.insert(found.end(), more.begin(), more.end());
+  };
+  for (const std::string& optimizer : optimizers) {
+    if (!optimizer.empty() && !found.empty()) break;
+    for (const std::vector<std::string>& flags : meshes_to_try(spec, optimizer)) try_with(flags);
+  }
+  if (!found.empty() || spec.train.devices == 1) return found;
+  for (const char* sharding : {"zero2_offload", "zero3_offload"}) try_with({"--deepspeed", sharding});
   return found;
 }
 

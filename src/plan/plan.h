@@ -82,9 +82,9 @@ Plan make_plan(PlanSpec spec);                                  // memory, speed
 std::vector<Strategy> search_strategies(const PlanSpec& spec);  // those that fit, each way of --deepspeed tried
 // Those of a plan that was made with these further flags, whose mesh and sharding stay.
 std::vector<Strategy> search_strategies(const PlanSpec& spec, const std::vector<std::string>& with);
-// Further flags that are worth a try: how devices share out the model, with these optimizers ("": as it is). Which of
+// Further flags that are worth a try: how devices share out the model, with this optimizer ("": as it is). Which of
 // them go together is for the command to say.
-std::vector<std::vector<std::string>> meshes_to_try(const PlanSpec& spec, const std::vector<std::string>& optimizers);
+std::vector<std::vector<std::string>> meshes_to_try(const PlanSpec& spec, const std::string& optimizer = "");
 void fastest_first(std::vector<Strategy>& found);
 
 std::string plan_text(const Plan& plan);

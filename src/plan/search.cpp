@@ -90,9 +90,10 @@ void search_rows(const PlanSpec& base, const std::string& with, std::vector<Stra
       const Plan plan = bare_plan(tried(base, rows, recompute));
       if (!plan.fits) continue;
       const bool again = recompute.selective || recompute.layers > 0;
-      const std::string flags = str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ",
-                                    plan.spec.train.accumulation, " --gradient_checkpointing ", again ? "true" : "false",
-                                    recompute.selective ? " --recompute_granularity selective" : "", with);
+      const std::string flags =
+          str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ", plan.spec.train.accumulation,
+              " --gradient_checkpointing ", again ? "true" : "false",
+              recompute.selective ? " --recompute_granularity selective" : "", with);
       found.push_back({rows, plan.spec.train.accumulation, again, recompute.selective, base.train.zero, plan.use.peak,
                        plan.speed.tokens_per_second, plan.speed.bound, flags});
     }
@@ -122,27 +123,26 @@ void fastest_first(std::vector<Strategy>& found) {
   std::stable_sort(found.begin(), found.end(), [&](const Strategy& a, const Strategy& b) { return rank(a) < rank(b); });
 }
 
-std::vector<std::vector<std::string>> meshes_to_try(const PlanSpec& base, const std::vector<std::string>& optimizers) {
+std::vector<std::vector<std::string>> meshes_to_try(const PlanSpec& base, const std::string& optimizer) {
   const int64_t devices = base.train.devices;
   std::vector<std::vector<std::string>> out;
-  for (const std::string& optimizer : optimizers)
-    for (int64_t tensor = 1; tensor <= std::min<int64_t>(devices, base.device.node); tensor *= 2)
-      for (int64_t stages = 1; stages <= std::min<int64_t>(devices / tensor, 16); stages *= 2)
-        for (int64_t experts = 1; experts <= (base.model.experts > 0 ? devices / (tensor * stages) : 1); experts *= 2)
-          for (int zero = 0; zero <= 3; ++zero) {
-            if (tensor * stages * experts == 1 && optimizer.empty()) continue;  // tried already
-            if (devices % (tensor * stages * experts) != 0) continue;
-            std::vector<std::string> flags;
-            const auto give = [&](const char* flag, const std::string& value) {
-              flags.insert(flags.end(), {flag, value});
-            };
-            if (tensor > 1) give("--tensor_model_parallel_size", str(tensor));
-            if (stages > 1) give("--pipeline_model_parallel_size", str(stages));
-            if (experts > 1) give("--expert_model_parallel_size", str(experts));
-            if (zero > 0) give("--deepspeed", str("zero", zero));
-            if (!optimizer.empty()) give("--optim", optimizer);
-            out.push_back(std::move(flags));
-          }
+  for (int64_t tensor = 1; tensor <= std::min<int64_t>(devices, base.device.node); tensor *= 2)
+    for (int64_t stages = 1; stages <= std::min<int64_t>(devices / tensor, 16); stages *= 2)
+      for (int64_t experts = 1; experts <= (base.model.experts > 0 ? devices / (tensor * stages) : 1); experts *= 2)
+        for (int zero = 0; zero <= (devices > 1 ? 3 : 0); ++zero) {
+          if (tensor * stages * experts == 1 && optimizer.empty()) continue;  // tried already
+          if (devices % (tensor * stages * experts) != 0) continue;
+          std::vector<std::string> flags;
+          const auto give = [&](const char* flag, const std::string& value) {
+            flags.insert(flags.end(), {flag, value});
+          };
+          if (tensor > 1) give("--tensor_model_parallel_size", str(tensor));
+          if (stages > 1) give("--pipeline_model_parallel_size", str(stages));
+          if (experts > 1) give("--expert_model_parallel_size", str(experts));
+          if (zero > 0) give("--deepspeed", str("zero", zero));
+          if (!optimizer.empty()) give("--optim", optimizer);
+          out.push_back(std::move(flags));
+        }
   return out;
 }
 

@@ -35,6 +35,35 @@ double row_bytes(const PlanSpec& s) {
   return sharers > 1 ? t.tokens * (layers + 2 * (sharers - 1) * static_cast<double>(m.hidden) * t.element) : 0;
 }
 
+// How large a part of all weights, or of those that are trained, a device of the mesh has: `experts` of them are
+// experts'.
+double own_part(const ModelShare& share, double experts) {
+  return (1 - experts + experts / static_cast<double>(share.experts)) / static_cast<double>(share.copies_of());
+}
+
+double experts_part(const ModelFacts& m) {
+  double stacked = 0;
+  for (const ParamFacts& p : m.params) stacked += p.stacked ? static_cast<double>(p.numel()) : 0;
+  return stacked / static_cast<double>(m.parameters());
+}
+
+// Of one micro-batch, how long a device waits for those that it shares out the model with: sums behind attention and
+// feed-forward, tokens on their way to experts and back, what a stage hands on; in the backward pass again.
+double mesh_seconds(const PlanSpec& s) {
+  const ModelFacts& m = s.model;
+  const auto tensor = static_cast<double>(s.share.tensor), experts = static_cast<double>(s.share.experts),
+             stages = static_cast<double>(std::max<size_t>(1, s.share.stages.size()));
+  const double token = s.train.tokens * static_cast<double>(m.hidden) * s.train.element;
+  const double passes = 2 + (s.train.recompute.selective ? 0 : s.train.recompute.share(m.layers));
+  const auto sparse = static_cast<double>(std::count(m.sparse.begin(), m.sparse.end(), true));
+  const double sums = static_cast<double>(m.layers) / stages * 2 * passes * 2 * (tensor - 1) / tensor * token,
+               sent = sparse / stages * 2 * passes * (experts - 1) / experts * static_cast<double>(m.per_token) * token;
+  const auto link = [&](double devices) {
+    return devices <= static_cast<double>(s.device.node) ? s.device.link : s.device.network;
+  };
+  return sums / link(tensor) + sent / link(tensor * experts) + (stages > 1 ? 2 * token / link(tensor * stages) : 0);
+}
+
 Speed slowest(double arithmetic, double memory, double communication, double tokens) {
   const double longest = std::max({arithmetic, memory, communication});
   return {.tokens_per_second = tokens / longest,
@@ -55,18 +84,23 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
                         active / static_cast<double>(std::max<int64_t>(1, s.model.matrix_elements())));
   const double again = train.recompute.share(s.model.layers);
   const double passes = 2 + weights_share + again;  // forward, input gradients, weight gradients, layers again
-  const double arithmetic =
-      forward * passes * tokens / (s.device.flops(train.element) * s.device.share_of_peak(train.tokens));
+  const auto stages = static_cast<double>(std::max<size_t>(1, s.share.stages.size()));
+  // Stages wait at the begin and at the end of an update.
+  const double arithmetic = forward * passes * tokens * (1 + (stages - 1) / micro) /
+                            (s.device.flops(train.element) * s.device.share_of_peak(train.tokens));
+  const double waits = s.share.any() ? mesh_seconds(s) * micro : 0;
 
-  const double weights = t.elements * train.element,
-               gradients = t.trained * train.element + t.adapter * t.spec.adapter_bytes;
-  const double state = optimizer_state_bytes(t, train) / (train.zero >= 1 ? n : 1);
+  const double trained = t.trained + t.adapter, own = own_part(s.share, trained > 0 ? t.of_experts / trained : 0);
+  const double weights = t.elements * train.element * own_part(s.share, experts_part(s.model)),
+               gradients = (t.trained * train.element + t.adapter * t.spec.adapter_bytes) * own;
+  const double state = optimizer_state_bytes(t, train) * own / (train.zero >= 1 ? n : 1);
   const double memory = (weights * passes * micro + 2 * state + 3 * gradients) / s.device.memory_speed;
   double moved = 2 * others * gradients;  // all-reduce; or reduce-scatter and all-gather
   if (train.zero >= 3) moved = others * (2 * weights * micro + gradients * micro);
   const double of_rows = row_bytes(s);
   const double communication = n > 1 ? (moved + of_rows * micro) / link_speed(s) : 0;
-  Speed speed = slowest(arithmetic, memory, communication, tokens * n);
+  Speed speed = slowest(arithmetic + waits, memory, communication, tokens * n);
+  if (speed.bound == "arithmetic" && waits > arithmetic) speed.bound = "communication";
   speed.row_bytes = of_rows;
   return speed;
 }

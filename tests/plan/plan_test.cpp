@@ -269,6 +269,43 @@ TEST(Plan, SearchListsWhatFitsFastestFirst) {
   EXPECT_TRUE(search_strategies(spec_of("qwen2.5-72b", false, "4090")).empty());
 }
 
+TEST(Plan, SearchTriesMeshes) {
+  const PlanSpec dense = spec_of("qwen2.5-32b", false, "910B3", 8);
+  EXPECT_TRUE(search_strategies(dense).empty());
+  const auto tried = meshes_to_try(dense), others = meshes_to_try(dense, "adamw_8bit");
+  const auto has = [&](const std::vector<std::string>& flags) {
+    return std::find(tried.begin(), tried.end(), flags) != tried.end();
+  };
+  EXPECT_TRUE(has({"--tensor_model_parallel_size", "4", "--pipeline_model_parallel_size", "2"}));
+  EXPECT_EQ(others.size(), tried.size() + 4) << "without a mesh, too";
+  EXPECT_FALSE(has({}));  // as it is
+  for (const auto& flags : tried)
+    EXPECT_EQ(std::count(flags.begin(), flags.end(), "--expert_model_parallel_size"), 0) << "there are no experts";
+  PlanSpec narrow = dense;
+  narrow.train.optimizer.kind = "adamw_8bit", narrow.train.zero = 3;
+  const auto found = search_strategies(narrow, {"--deepspeed", "zero3", "--optim", "adamw_8bit"});
+  ASSERT_FALSE(found.empty());
+  EXPECT_NE(found[0].flags.find("--gradient_checkpointing true"), std::string::npos);
+  EXPECT_TRUE(found[0].flags.ends_with(" --deepspeed zero3 --optim adamw_8bit"));
+}
+
+// What waits for others, and stages that wait for work.
+TEST(Plan, MeshesCostTime) {
+  const auto speed = [](const char* preset, int64_t tensor, int64_t stages, int64_t experts, int64_t accumulation) {
+    PlanSpec s = spec_of(preset, true, "H200", 8);
+    s.train.accumulation = accumulation;
+    s.share = {.tensor = tensor, .experts = experts, .stages = {}};
+    for (int64_t i = 0; stages > 1 && i < stages; ++i) s.share.stages.push_back(s.model.layers / stages);
+    return estimated_speed(s, tuning_facts(s.model, s.tuning)).tokens_per_second;
+  };
+  const double alone = speed("qwen2.5-7b", 1, 1, 1, 16);
+  EXPECT_LT(speed("qwen2.5-7b", 4, 1, 1, 16), 0.9 * alone);
+  EXPECT_LT(speed("qwen2.5-7b", 8, 1, 1, 16), speed("qwen2.5-7b", 2, 1, 1, 16));
+  const double hurried = speed("qwen2.5-7b", 1, 4, 1, 4), patient = speed("qwen2.5-7b", 1, 4, 1, 64);
+  EXPECT_NEAR(patient / hurried, 1.75 / (1 + 3.0 / 64), 0.05);
+  EXPECT_LT(speed("qwen3-30b-a3b", 1, 1, 8, 16), 0.9 * speed("qwen3-30b-a3b", 1, 1, 1, 16));
+}
+
 TEST(Plan, ShortRowsAreFasterManyAtATime) {
   PlanSpec s = spec_of("qwen2.5-0.5b", true, "H200");
   s.row_tokens = 76, s.count_tokens();

@@ -17,8 +17,7 @@ DecoderSpec read(const Config& c) {
   const Json nothing_said = Json::object();
   const auto part = [&](const char* key) { return c.find(key) ? part_of(c, key) : Config(nothing_said); };
   const int64_t vocab = text.shape.vocab, hidden = text.shape.hidden;
-  const MobileSpec eyes =
-      read_mobile(part("vision_config"), hidden, c.integer("vision_soft_tokens_per_image", 256));
+  const MobileSpec eyes = read_mobile(part("vision_config"), hidden, c.integer("vision_soft_tokens_per_image", 256));
   const ConformerSpec ears =
       read_conformer(part("audio_config"), hidden, c.integer("audio_soft_tokens_per_image", 188), vocab - 1);
   SeeingSpec seeing{.vision = vision_of(eyes)};

@@ -65,8 +65,7 @@ DecoderSpec read(const Config& c) {
   Json all = c.json();
   if (!widths.empty()) all["intermediate_size"] = widths[0];
   DecoderSpec spec = read_decoder(
-      Config(all),
-      {.kv_heads = 2, .head_dim = 256, .tied = true, .rope = {.theta = 1e6, .of = RopeOf::FullLayers}});
+      Config(all), {.kv_heads = 2, .head_dim = 256, .tied = true, .rope = {.theta = 1e6, .of = RopeOf::FullLayers}});
   const ModelShape& shape = spec.shape;
   spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
   spec.norms = {.after_attention = "post_attention_layernorm",
@@ -94,9 +93,7 @@ DecoderSpec read(const Config& c) {
   return spec;
 }
 
-Json says(int64_t shared) {
-  return {{"hidden_activation", "gelu_pytorch_tanh"}, {"num_kv_shared_layers", shared}};
-}
+Json says(int64_t shared) { return {{"hidden_activation", "gelu_pytorch_tanh"}, {"num_kv_shared_layers", shared}}; }
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {

@@ -25,9 +25,10 @@ VisionSpec read_sail_tower(const Config& v) {
 
 DecoderSpec read(const Config& c) {
   const Json* layer = c.find("select_layer");
-  require(c.text("ps_version", "v1") == "v2" && layer && *layer == -1, Fault::Model,
-          "config.json: ps_version 'v1' and a select_layer before the last are not supported: SAIL-VL2's files say 'v2' "
-          "and -1");
+  require(
+      c.text("ps_version", "v1") == "v2" && layer && *layer == -1, Fault::Model,
+      "config.json: ps_version 'v1' and a select_layer before the last are not supported: SAIL-VL2's files say 'v2' "
+      "and -1");
   VisionSpec tower = read_sail_tower(part_of(c, "vision_config"));
   const int64_t side = c.integer("force_image_size", tower.tile);
   require(side == tower.tile, Fault::Model, "config.json: force_image_size ", side, " must be the tower's image_size ",

@@ -92,9 +92,7 @@ class ConformerParts {
   void put(Kind kind, const std::string& name, std::vector<int64_t> shape, NormSpec norm = {}) {
     parts_.push_back({kind, s_.name + "." + name, std::move(shape), false, norm});
   }
-  void norm(const std::string& name, double eps = 1e-6) {
-    put(Kind::Norm, name, {s_.width}, {NormKind::Rms, eps});
-  }
+  void norm(const std::string& name, double eps = 1e-6) { put(Kind::Norm, name, {s_.width}, {NormKind::Rms, eps}); }
   void linear(const std::string& name, int64_t out, int64_t in) { put(Kind::Linear, name, {out, in}); }
   void feed_forward(const std::string& name) {
     norm(name + "pre_layer_norm");

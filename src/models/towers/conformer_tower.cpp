@@ -79,11 +79,8 @@ at::Tensor normed_so_far(const at::Tensor& x, const at::Tensor& weight_C, double
 at::Tensor ConformerTower::front(const at::Tensor& sound_MF, const StepOf& step_of) const {
   at::Tensor x = sound_MF.t().unsqueeze(0).unsqueeze(3);  // [1, F, M, 1]
   for (size_t i = 0; i < convolutions_.size(); ++i) {
-    const Sweep sweep{.bottom = spec_.sides[i][0] - 1,
-                      .left = 1,
-                      .right = 1,
-                      .down = spec_.steps[i][0],
-                      .across = spec_.steps[i][1]};
+    const Sweep sweep{
+        .bottom = spec_.sides[i][0] - 1, .left = 1, .right = 1, .down = spec_.steps[i][0], .across = spec_.steps[i][1]};
     const at::Tensor y = convolved(x, convolutions_[i].weight->weight(), {}, sweep);
     x = at::relu(normed_so_far(y, convolutions_[i].norm->weight(), spec_.group_eps));
   }

@@ -16,13 +16,13 @@
 
 namespace apus {
 
-MobileTower::Block MobileTower::block(const MobileBlock& form, const std::string& name,
-                                      const TowerParts& parts) const {
+MobileTower::Block MobileTower::block(const MobileBlock& form, const std::string& name, const TowerParts& parts) const {
   Block b{.form = form};
   const auto table = [&](const char* part) { return &parts.table(name + part); };
   const auto norm = [&](const char* part) { return &parts.norm(name + part); };
-  const auto with_norm = [&](const char* part) { return Part{table(str(part, ".conv").c_str()),
-                                                             norm(str(part, ".bn").c_str())}; };
+  const auto with_norm = [&](const char* part) {
+    return Part{table(str(part, ".conv").c_str()), norm(str(part, ".bn").c_str())};
+  };
   if (form.kind == MobileBlock::Kind::Edge) {
     b.wider = {table("conv_exp"), norm("bn1")}, b.narrower = {table("conv_pwl"), norm("bn2")};
     return b;
