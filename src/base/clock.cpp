@@ -29,6 +29,43 @@ std::string duration_text(double seconds) {
   return text;
 }
 
+namespace {
+// A number of at most nine digits at the begin, which is taken off.
+std::optional<double> take_number(std::string_view& text) {
+  const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (end == 0 || end > 9) return std::nullopt;
+  const double value = std::stod(std::string(text.substr(0, end)));
+  text.remove_prefix(end);
+  return value;
+}
+
+// [days-]hours:minutes:seconds
+std::optional<double> clock_time(std::string_view text) {
+  double seconds = 0;
+  std::optional<double> part = take_number(text);
+  if (part && text.starts_with('-')) seconds = *part * 24, text.remove_prefix(1), part = take_number(text);
+  for (int i = 0; i < 2; ++i) {
+    if (!part || !text.starts_with(':')) return std::nullopt;
+    seconds = (seconds + *part) * 60;
+    text.remove_prefix(1), part = take_number(text);
+  }
+  return part && text.empty() ? std::optional(seconds + *part) : std::nullopt;
+}
+}  // namespace
+
+std::optional<double> duration_of(std::string_view text) {
+  if (text.find(':') != std::string_view::npos) return clock_time(text);
+  double seconds = 0;
+  for (const auto& [unit, size] : {std::pair{'d', 86400.0}, {'h', 3600.0}, {'m', 60.0}, {'s', 1.0}}) {
+    const size_t end = text.find_first_not_of("0123456789");
+    if (end == std::string_view::npos || text[end] != unit) continue;
+    const auto number = take_number(text);
+    if (!number) return std::nullopt;
+    seconds += *number * size, text.remove_prefix(1);
+  }
+  return text.empty() && seconds > 0 ? std::optional(seconds) : std::nullopt;
+}
+
 std::string bytes_text(int64_t bytes) {
   static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);

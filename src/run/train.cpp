@@ -309,6 +309,7 @@ void settle_lengths(const TrainRun& o, int64_t longest_row, Model& policy, Model
 }
 
 int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
+  const Stopwatch began;
   const ops::SteadyRows rows_are_steady(o.own.needs().steady_rows);  // here, and in the engine that is made here
   if (world.size() > 1) require_same_options(o, world);
   const auto push =
@@ -441,6 +442,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .evaluate_more = both(prediction(o, data, *tuned.model, rollout, world, sharers, run_dir),
                                          benchmarks_of(o, *tuned.model, rollout, mesh, run_dir)),
                    .stop = &stop,
+                   .began = began,
                    .begins_step = [&](int64_t step) { world.at(str("step ", step)); },
                    .alone = own_passes(o, *tuned.model, reference->model.get(), others)},
                   trainer_options(o, data, *tuned.model, run_dir));

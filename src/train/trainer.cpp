@@ -30,7 +30,8 @@ int64_t interval(double steps, int64_t total) {
 Trainer::Trainer(TrainerParts parts, TrainerOptions options)
     : p_(std::move(parts)),
       o_(std::move(options)),
-      accumulation_(p_.algorithm.batches_per_collection().value_or(o_.loop.accumulation(readers()))) {
+      accumulation_(p_.algorithm.batches_per_collection().value_or(o_.loop.accumulation(readers()))),
+      limit_(o_.loop.run_seconds(), p_.began) {
   p_.actors.data_ranks = &p_.data_ranks;
   require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
   if (o_.loop.update_in_backward) {
@@ -224,6 +225,7 @@ TrainResult Trainer::run() {
   bool ended = false, fresh_epoch = false;
   while (!ended && step_ < max_steps_) {
     trace(false);
+    step_watch_.restart();
     if (collection_.open() || collect()) {
       const StepResult result = step(std::move(collection_.updates[collection_.done++]));
       ended = after_step(result, false);
@@ -273,13 +275,23 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
   // What cannot be collected again is trained to its end before the run is saved, or stops.
   if (collection_.open() && p_.algorithm.collects_by_policy()) return false;
   // While nothing but nan comes out, checkpoints would only push the good ones out.
-  if (save_due_ && bad_in_a_row_ == 0 && last_saved_ != step_) save(false);
+  if (save_due_ && bad_in_a_row_ == 0 && last_saved_ != step_) {
+    const Stopwatch saving;
+    save(false);
+    limit_.save_took(saving.seconds());
+  }
   return asked_to_stop();
 }
 
 bool Trainer::asked_to_stop() {
-  if (p_.stop && summed(p_.stop->raised() ? 1 : 0) > 0) {
-    log_warning("stopping after step ", step_, " as asked; the run can be resumed from its last checkpoint");
+  limit_.step_took(step_watch_.seconds());
+  const bool near = limit_.is_near(), raised = p_.stop && p_.stop->raised();
+  if ((p_.stop || limit_.any()) && summed(raised || near ? 1 : 0) > 0) {
+    const std::string why = near && !raised
+                                ? str("since --max_run_time leaves ", duration_text(limit_.left()),
+                                      ", and another step with a checkpoint may take ", duration_text(limit_.needed()))
+                                : "as asked";
+    log_warning("stopping after step ", step_, " ", why, "; the run can be resumed from its last checkpoint");
     return result_.interrupted = true;
   }
   const int64_t patience = o_.loop.patience();

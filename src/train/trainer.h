@@ -24,6 +24,7 @@
 #include "train/record/early_signs.h"
 #include "train/record/run_log.h"
 #include "train/record/schedule.h"
+#include "train/time_limit.h"
 #include "train/update_in_backward.h"
 
 namespace apus {
@@ -76,6 +77,7 @@ struct TrainerParts {
   std::function<void(const std::filesystem::path& checkpoint)> saved = {};  // told of each whole checkpoint
   std::function<Json()> evaluate_more;  // by generation; eval_* values, may be empty
   const StopFlag* stop = nullptr;
+  Stopwatch began = {};  // of --max_run_time
   // Hears of every update before it is made.
   std::function<void(int64_t step)> begins_step = {};
   // Where ranks make passes of their own to collect, which differ in number: until the result is let go of, nothing
@@ -200,6 +202,8 @@ class Trainer {
   EarlySigns signs_;
   TrainResult result_;
   Stopwatch watch_;
+  Stopwatch step_watch_;  // of this pass of the loop
+  TimeLimit limit_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Trace> trace_;
   Stopwatch trace_watch_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace apus {
@@ -57,6 +58,9 @@ void LoopOptions::fields(OptionTable& v) {
     "32 (mxfp8)")
       .choices({"tensorwise", "blockwise", "mxfp8"})
       .noted();
+  v("max_run_time", max_run_time,
+    "ends the run with a checkpoint before it takes longer, as SIGTERM does: 3h30m, 90m, 23:50:00, 1-12:00:00")
+      .shown_default("as long as it takes");
   v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
   v("per_device_eval_batch_size", per_device_eval_batch_size, "rows of a micro-batch in evaluations, on each device")
       .at_least(1)
@@ -113,7 +117,16 @@ void LoopOptions::saving_fields(OptionTable& v) {
     "operators take the time");
 }
 
+double LoopOptions::run_seconds() const {
+  if (!max_run_time) return 0;
+  const auto seconds = duration_of(*max_run_time);
+  require(seconds.has_value(), Fault::Usage, "--max_run_time ", *max_run_time,
+          " is no time: give 3h30m, 90m, 45s, 23:50:00 or 1-12:00:00 (days-hours:minutes:seconds)");
+  return *seconds;
+}
+
 void LoopOptions::check() const {
+  run_seconds();
   for (const std::string& name : callbacks)
     require(name == "early_stop" || name == "graceful_exit", Fault::Usage, "--callbacks ", name,
             " is not available; possible: early_stop, graceful_exit (which is always on)");

@@ -28,7 +28,9 @@ struct LoopOptions {
   std::optional<std::string> fp8_format;  // e4m3, hybrid; absent: products are of the weights' type
   std::string fp8_recipe = "tensorwise";  // mxfp8, blockwise
   std::optional<Fp8Recipe> fp8() const;
-  int64_t max_bad_steps = 10;  // updates in a row without finite gradients that end the run
+  std::optional<std::string> max_run_time;  // the end, with a checkpoint, before so long
+  double run_seconds() const;               // of it; 0: for ever
+  int64_t max_bad_steps = 10;               // updates in a row without finite gradients that end the run
   std::string save_strategy = "steps";
   std::optional<std::string> eval_strategy;
   // Updates between; below 1: a share of the run.
