@@ -166,9 +166,11 @@ class Rules {
 
   // Each process updates rows of every weight.
   void updates_of_rows() {
-    refuse(!c_.whole_matrices.empty(), c_.whole_matrices,
-           " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
-           "--deepspeed and --fsdp");
+    const bool rows = c_.zero == 3 || c_.shares_parts() || c_.groups;
+    refuse(
+        rows && !c_.whole_matrices.empty(), c_.whole_matrices,
+        " looks at whole matrices, of which each rank would hold some rows: use --deepspeed zero1 or zero2 alone, with "
+        "which each matrix is one rank's, or adamw_torch, adamw_8bit or sgd");
     refuse(
         !c_.averaging.empty(), c_.averaging,
         " evaluates and saves an average of whole weights, of which each rank would hold some rows: use adamw_torch, "

@@ -46,6 +46,10 @@ void GaloreOptions::fields(OptionTable& v) {
   v.no_effect({"galore_proj_bits", "galore_proj_group_size"}, "what spans a space is kept in float32");
 }
 
+std::string OptimisationOptions::whole_matrices() const {
+  return galore.use_galore ? "--use_galore" : whole_matrices_flag(chosen_optimizer());
+}
+
 std::string OptimisationOptions::chosen_optimizer() const {
   const std::string asked = optimizer.value_or("default");
   const std::string own = asked == "default" || asked == "lorap" ? optimizer_named(optim) : asked;

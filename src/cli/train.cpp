@@ -387,8 +387,7 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
           .tuner = tuner.tuner_type,
           .dora = tuner.use_dora,
           .quantised = quantise.any() || (tuner.lora() && facts && facts->quantised),
-          .whole_matrices =
-              optimisation.galore.use_galore ? "--use_galore" : whole_matrices_flag(optimisation.chosen_optimizer()),
+          .whole_matrices = optimisation.whole_matrices(),
           .averaging = averaging_flag(optimisation.chosen_optimizer()),
           .watches_logits = watching_flag(optimisation.chosen_optimizer()),
           .some_layers = optimisation.lisa_activated_layers > 0,

@@ -114,6 +114,7 @@ struct OptimisationOptions {
 
   // The optimizer's own name, which --optimizer or --optim chooses.
   std::string chosen_optimizer() const;
+  std::string whole_matrices() const;  // the flag of one that looks at whole matrices; "": it does not
   OptimizerArguments optimizer_arguments() const;
   std::vector<std::string> optimizer_targets() const;
   // What runs again in the backward pass of a model of so many layers.

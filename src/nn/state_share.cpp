@@ -114,8 +114,8 @@ OwnedRuns before(const TokenRun& run, int64_t count, const OwnedRuns& sequence) 
   return out;
 }
 
-// The runs of a rank, each with the tokens before it. Rows are of its own tokens and, behind these, of what it
-// receives.
+// The runs of a rank, each with the tokens before it. Rows are of its own tokens, and behind these of what it receives
+// from others.
 struct WithThoseBefore {
   WithThoseBefore(const TokenShare& tokens, int64_t count) : send(tokens.of_ranks().size()), receive(send) {
     const std::vector<OwnedRuns> sequences = by_sequence(tokens);

@@ -55,9 +55,13 @@ ShardedGradients::ShardedGradients(std::vector<Param> params, Comm& ranks, Comm&
   }
   for (Bucket& b : buckets_) {
     std::vector<std::vector<int64_t>> shapes;
-    for (const Member* m : b.members) shapes.push_back(m->param.whole.sizes().vec());
+    std::vector<int> owners;
+    for (const Member* m : b.members) {
+      shapes.push_back(m->param.whole.sizes().vec());
+      if (m->param.owner >= 0) owners.push_back(m->param.owner);
+    }
     b.message = std::make_unique<SliceMessage>(ranks_, std::move(shapes), b.members[0]->param.whole.detach().options(),
-                                               sum_type(b.members[0]->param.whole, spec_.wide));
+                                               sum_type(b.members[0]->param.whole, spec_.wide), std::move(owners));
   }
 }
 
@@ -190,12 +194,21 @@ void ShardedGradients::updated() {
 }
 
 std::vector<ShardedGradients::Param> sliced_params(const std::vector<std::pair<std::string, at::Tensor>>& wholes,
-                                                   const Comm& ranks, bool on_host) {
+                                                   const Comm& ranks, bool on_host, bool owned) {
   std::vector<ShardedGradients::Param> all;
+  std::vector<int64_t> numbers;
+  for (auto p = wholes.rbegin(); p != wholes.rend(); ++p) numbers.push_back(p->second.numel());
+  const std::vector<int> owners = owned ? owners_of(numbers, ranks.size()) : std::vector<int>(wholes.size(), -1);
   // The backward pass meets them roughly in reverse.
   for (auto p = wholes.rbegin(); p != wholes.rend(); ++p) {
-    const at::Tensor rows = rows_of(p->second.detach(), ranks.rank(), ranks.size());
-    all.push_back({.name = p->first, .whole = p->second, .slice = on_host ? rows.to(at::kCPU, /*copy=*/true) : rows});
+    const int owner = owners[all.size()];
+    const at::Tensor whole = p->second.detach(), slice = owner < 0 ? rows_of(whole, ranks.rank(), ranks.size())
+                                                         : owner == ranks.rank() ? whole
+                                                                                 : whole.narrow(0, 0, 0);
+    all.push_back({.name = p->first,
+                   .whole = p->second,
+                   .slice = on_host ? slice.to(at::kCPU, /*copy=*/true) : slice,
+                   .owner = owner});
   }
   return all;
 }

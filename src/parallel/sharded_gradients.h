@@ -23,6 +23,7 @@ class ShardedGradients final : public GradientSync {
     std::string name;
     at::Tensor whole;  // the leaf of the tape, which gets the gradients
     at::Tensor slice;  // what the optimizer updates; its gradient is set here. It may lie on the host
+    int owner = -1;    // whose all of it is; below 0: ranks have rows of it
     int unit = 0;      // with others that are complete at the same time, numbered as the backward pass meets them
     // Ranks that hold the same slice, whose gradients of it are summed as well; null: this one alone.
     Comm* copies = nullptr;
@@ -84,8 +85,8 @@ class ShardedGradients final : public GradientSync {
   int64_t sent_early_ = 0, most_whole_bytes_ = 0;
 };
 
-// A rank's slices of whole parameters, views of their memory.
+// A rank's slices of whole parameters, views of their memory. `owned`: each parameter is one rank's.
 std::vector<ShardedGradients::Param> sliced_params(const std::vector<std::pair<std::string, at::Tensor>>& wholes,
-                                                   const Comm& ranks, bool on_host);
+                                                   const Comm& ranks, bool on_host, bool owned = false);
 
 }  // namespace apus

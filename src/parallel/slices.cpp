@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -22,9 +23,29 @@ at::Tensor rows_of(const at::Tensor& whole, int rank, int ranks) {
   return whole.narrow(0, rows.begin, rows.size);
 }
 
+std::vector<int> owners_of(const std::vector<int64_t>& numbers, int ranks) {
+  std::vector<int64_t> has(static_cast<size_t>(ranks), 0);
+  std::vector<int> owners;
+  for (const int64_t n : numbers) {
+    const auto least = std::min_element(has.begin(), has.end());
+    *least += n;
+    owners.push_back(static_cast<int>(least - has.begin()));
+  }
+  return owners;
+}
+
 SliceMessage::SliceMessage(Comm& ranks, std::vector<std::vector<int64_t>> shapes, at::TensorOptions options,
-                           std::optional<at::ScalarType> sums)
-    : ranks_(ranks), shapes_(std::move(shapes)), options_(options), sums_(sums ? options.dtype(*sums) : options) {
+                           std::optional<at::ScalarType> sums, std::vector<int> owners)
+    : ranks_(ranks),
+      shapes_(std::move(shapes)),
+      owners_(std::move(owners)),
+      options_(options),
+      sums_(sums ? options.dtype(*sums) : options) {
+  if (!owners_.empty()) {
+    auto& offsets = offset_.emplace_back();
+    for (const auto& shape : shapes_) offsets.push_back(segment_), segment_ += c10::multiply_integers(shape);
+    return;
+  }
   for (int r = 0; r < ranks.size(); ++r) {
     int64_t at = 0;
     auto& offsets = offset_.emplace_back();
@@ -47,9 +68,26 @@ at::Tensor SliceMessage::place(const at::Tensor& flat, size_t member, int rank) 
   return flat.narrow(0, offset(member, rank), elements).view(shape);
 }
 
+at::Tensor SliceMessage::whole_in(const at::Tensor& flat, size_t member) const {
+  return flat.narrow(0, offset(member, 0), c10::multiply_integers(shapes_[member])).view(shapes_[member]);
+}
+
+// What is not defined, or not here, adds nothing.
+at::Tensor SliceMessage::start_wholes(const Tensors& values, at::TensorOptions options, Pending& p) const {
+  p.flat = at::zeros({segment_}, options);
+  for (size_t m = 0; m < values.size(); ++m)
+    if (values[m].defined() && values[m].numel() > 0) whole_in(p.flat, m).copy_(values[m].detach());
+  p.work = ranks_.all_reduce(p.flat);
+  return p.flat;
+}
+
 SliceMessage::Pending SliceMessage::start_gather(const Tensors& slices, const Tensors& wholes) const {
   at::NoGradGuard no_grad;
   Pending p;
+  if (!owners_.empty()) {
+    p.segment = start_wholes(slices, options_, p);
+    return p;
+  }
   if (direct_) {
     const at::Tensor mine = slices[0].detach();
     p.segment = mine.is_alias_of(wholes[0]) ? mine.clone() : mine.to(options_.device()).contiguous();
@@ -65,7 +103,8 @@ SliceMessage::Pending SliceMessage::start_gather(const Tensors& slices, const Te
 void SliceMessage::end_gather(Pending& p, const Tensors& wholes) const {
   at::NoGradGuard no_grad;
   p.work->wait();
-  for (int r = 0; r < ranks_.size() && !direct_; ++r) {
+  for (size_t m = 0; m < owners_.size(); ++m) unseen(wholes[m]).copy_(whole_in(p.flat, m));
+  for (int r = 0; r < ranks_.size() && !direct_ && owners_.empty(); ++r) {
     const at::Tensor segment = p.flat.narrow(0, r * segment_, segment_);
     for (size_t m = 0; m < wholes.size(); ++m) rows_of(unseen(wholes[m]), r, ranks_.size()).copy_(place(segment, m, r));
   }
@@ -75,6 +114,10 @@ void SliceMessage::end_gather(Pending& p, const Tensors& wholes) const {
 SliceMessage::Pending SliceMessage::start_sum(const Tensors& wholes) const {
   at::NoGradGuard no_grad;
   Pending p;
+  if (!owners_.empty()) {
+    p.segment = start_wholes(wholes, sums_, p);
+    return p;
+  }
   p.segment = at::empty({segment_}, sums_);
   if (direct_ && wholes[0].defined()) {
     p.flat = wholes[0].detach().to(p.segment.scalar_type()).contiguous().view({-1});
@@ -94,7 +137,12 @@ SliceMessage::Pending SliceMessage::start_sum(const Tensors& wholes) const {
 SliceMessage::Tensors SliceMessage::end_sum(Pending& p) const {
   p.work->wait();
   Tensors slices;
-  for (size_t m = 0; m < shapes_.size(); ++m) slices.push_back(place(p.segment, m, ranks_.rank()));
+  for (size_t m = 0; m < owners_.size(); ++m) {  // apart, so that the others' go
+    const at::Tensor whole = whole_in(p.segment, m);
+    slices.push_back(owners_[m] == ranks_.rank() ? whole.clone()
+                                                 : at::empty(whole.narrow(0, 0, 0).sizes(), whole.options()));
+  }
+  for (size_t m = 0; m < shapes_.size() && owners_.empty(); ++m) slices.push_back(place(p.segment, m, ranks_.rank()));
   p = {};
   return slices;
 }

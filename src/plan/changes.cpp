@@ -36,8 +36,8 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
     knobs.push_back({{"--torch_dtype bfloat16", "weights and activations in two bytes"},
                      [](PlanSpec& p) { p.train.element = 2, p.train.optimizer.master = p.master_by_choice; }});
   const bool by_rows = !optimizer_info(s.train.optimizer.kind).whole_matrices;
-  if (s.train.devices > 1 && by_rows)
-    for (int zero = std::max(1, s.train.zero + 1); zero <= 3; ++zero)
+  if (s.train.devices > 1)
+    for (int zero = std::max(1, s.train.zero + 1); zero <= (by_rows ? 3 : 2); ++zero)
       knobs.push_back(
           {{str("--deepspeed zero", zero), zero == 1   ? "share the optimizer's state"
                                            : zero == 2 ? "share gradients and the optimizer's state"

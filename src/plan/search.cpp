@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "plan/plan.h"
+#include "train/options/optimizer_info.h"
 
 namespace apus {
 
@@ -103,7 +104,8 @@ void search_rows(const PlanSpec& base, const std::string& with, std::vector<Stra
 
 std::vector<Strategy> search_strategies(const PlanSpec& base) {
   std::vector<Strategy> found;
-  for (int zero = 0; zero <= (base.train.devices > 1 ? 3 : 0); ++zero) {
+  const int most = optimizer_info(base.train.optimizer.kind).whole_matrices ? 2 : 3;
+  for (int zero = 0; zero <= (base.train.devices > 1 ? most : 0); ++zero) {
     PlanSpec s = base;
     s.train.zero = zero;
     search_rows(s, zero > 0 ? str(" --deepspeed zero", zero) : "", found);

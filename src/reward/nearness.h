@@ -6,8 +6,8 @@
 
 namespace apus {
 
-// 1 less the share of letters that must be changed, 0 where that is half of them or more. Case and outer spaces do not
-// count.
+// 1 less the share of letters that must be changed, and 0 where that is half of them or more. Neither case nor spaces
+// around a text count.
 double nearness(const std::string& answer, const std::string& solution);
 
 }  // namespace apus

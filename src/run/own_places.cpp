@@ -19,6 +19,7 @@ StatePlaces own_places(const std::map<std::string, Model*>& models, const std::v
     });
   }
   for (const NamedParam& p : updated) {
+    if (p.elsewhere) continue;
     StatePlace place = of_all.at(p.name);
     int64_t row = 1;  // numbers of one
     for (size_t d = 1; d < place.held.size(); ++d) row *= place.held[d].size;

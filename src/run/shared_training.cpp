@@ -23,9 +23,12 @@ std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<N
   for (const auto& p : slices) of[p.name] = &p;
   std::vector<NamedParam> all;
   for (const NamedParam& p : params) {
-    const at::Tensor &whole = of.at(p.name)->whole, &slice = of.at(p.name)->slice;
-    const Range rows = part_of(whole.size(0), ranks.rank(), ranks.size());
-    all.push_back({.name = p.name, .tensor = slice, .first = rows.begin * (whole.numel() / whole.size(0))});
+    const ShardedGradients::Param& own = *of.at(p.name);
+    const Range rows = part_of(own.whole.size(0), ranks.rank(), ranks.size());
+    all.push_back({.name = p.name,
+                   .tensor = own.slice,
+                   .first = own.owner < 0 ? rows.begin * (own.whole.numel() / own.whole.size(0)) : 0,
+                   .elsewhere = own.owner >= 0 && own.owner != ranks.rank()});
   }
   return all;
 }
@@ -146,7 +149,7 @@ void find_copies(Sliced& slices, Model& model, World& world, std::vector<std::un
 }  // namespace
 
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
-                              const ShardingOptions& o, const std::vector<TrainedBeside>& others) {
+                              const ShardingOptions& o, bool owned, const std::vector<TrainedBeside>& others) {
   SharedTraining out;
   out.updated = params;
   if (mesh.size(kDataAxes) * mesh.size(Axis::Tp) == 1) {
@@ -172,7 +175,7 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
       m->release();
       for (const TrainedBeside& other : others) other.model->release();
     };
-  Sliced slices = out.model ? slices_of_all(*out.model, others) : sliced_params(named, ranks, s.on_host);
+  Sliced slices = out.model ? slices_of_all(*out.model, others) : sliced_params(named, ranks, s.on_host, owned);
   if (ranks.size() < world.size()) {
     require(others.empty(), Fault::Usage,
             "a critic with weights of its own is shared out over all ranks, not within groups of them: leave out "

@@ -68,9 +68,11 @@ struct SharedTraining {
   }
 };
 
-// `params`: the trainable ones of all models. Models, mesh and world must outlive it.
+// `params`: the trainable ones of all models. Models, mesh and world must outlive it. `owned`: where the optimizer's
+// state is shared out, each parameter is one rank's as a whole.
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
-                              const ShardingOptions& options, const std::vector<TrainedBeside>& others = {});
+                              const ShardingOptions& options, bool owned,
+                              const std::vector<TrainedBeside>& others = {});
 // The same where ranks share out the model's matrices, experts or layers, and not its rows as well.
 // `models`: by what stands before the names of their parameters.
 SharedTraining share_parts(const std::map<std::string, Model*>& models, const std::vector<NamedParam>& params,

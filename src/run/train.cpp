@@ -364,11 +364,12 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   log_info("model_parameter_info: ", parameters);
 
   const bool in_parts = o.mesh.shares_parts();
+  const bool owned = !o.optimisation.whole_matrices().empty() && o.mesh.sharding().stage > 0 && world.size() > 1;
   std::map<std::string, Model*> models = others.trained();
   models[""] = tuned.model.get();
   const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
                                     ? share_parts(models, params, world, o.mesh)
-                                    : share_training(*tuned.model, params, mesh, world, o.mesh, others.shared());
+                                    : share_training(*tuned.model, params, mesh, world, o.mesh, owned, others.shared());
   if (const int groups = share_tokens(*tuned.model, rows); rows.size(Axis::Cp) > 1)
     log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row",
              groups > 1 ? str("; keys and values go round among ", groups,
@@ -425,7 +426,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                    .train = *data.train,
                    .eval = data.eval.get(),
                    .places = own_places(models, shared.updated),
-                   .in_parts = in_parts,
+                   .in_parts = in_parts || owned,
                    .data_ranks = world.host(),
                    .row_sharers = o.mesh.row_sharers(),
                    .reader = rows.rank(kDataAxes),

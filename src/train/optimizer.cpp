@@ -91,7 +91,7 @@ int64_t Optimizer::dither_of(const Slot& slot, int64_t step) {
 
 Optimizer::Slot& Optimizer::ready(size_t i) {
   Slot& slot = slots_[i];
-  if (!slot.state.empty()) return slot;
+  if (!slot.state.empty() || slot.param->elsewhere) return slot;
   at::NoGradGuard no_grad;
   init(slot);
   if (keeps_master(slot.param->tensor)) slot.state["master"] = slot.param->tensor.detach().to(at::kFloat);

@@ -26,6 +26,7 @@ struct NamedParam {
   at::Tensor tensor;  // its gradient is tensor.grad()
   // Of a slice of a parameter: how many elements of it come before.
   int64_t first = 0;
+  bool elsewhere = false;  // another rank has all of it, and its state
 };
 
 struct ParamGroup {

@@ -19,6 +19,7 @@
 #include "train/idle_pass.h"
 #include "train/rank_allocator.h"
 #include "train/rollout.h"
+#include "train/straggler.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -75,6 +76,15 @@ void Trainer::report(Json values) {
   p_.log->log(step_, values);
 }
 
+// Who the others waited for since the last line, where it is worth a word.
+Json Trainer::straggler() {
+  std::vector<double> seconds;
+  for (const std::string& each : gather_text(str(std::exchange(own_seconds_, 0)), p_.data_ranks))
+    seconds.push_back(std::atof(each.c_str()));
+  const auto found = straggler_of(seconds);
+  return found ? Json{{"slowest_rank", found->rank}, {"slowest_takes", rounded(found->times, 2)}} : Json::object();
+}
+
 void Trainer::log_training() {
   const Json ratios = metrics_.take(p_.data_ranks);
   Json line = Json::object();
@@ -82,6 +92,7 @@ void Trainer::log_training() {
   line["grad_norm"] = last_norm_;
   line["learning_rate"] = last_lr_;
   line.update(ratios);
+  if (p_.data_ranks.size() > 1) line.update(straggler());
   progress_->note(str("loss ", rounded(line["loss"].get<double>(), 4)));
   loss_since_log_ = 0, logged_steps_ = 0;
   report(line);

@@ -168,6 +168,7 @@ class Trainer {
   std::string find_not_finite(Update& batches);
   std::string first_known(const std::string& mine) const;
   // report.cpp: logging, evaluation, saving
+  Json straggler();
   void log_training();
   void evaluate();
   void judge(const Json& line);  // is it the best so far?
@@ -202,7 +203,8 @@ class Trainer {
   EarlySigns signs_;
   TrainResult result_;
   Stopwatch watch_;
-  Stopwatch step_watch_;  // of this pass of the loop
+  Stopwatch step_watch_;    // of this pass of the loop
+  double own_seconds_ = 0;  // of passes since the last line, without waiting for others' gradients
   TimeLimit limit_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Trace> trace_;

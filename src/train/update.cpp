@@ -122,6 +122,7 @@ double Trainer::backward(Update& batches, double total, bool only_measured) {
   if (sync && sync->in_step()) rounds = static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(rounds)));
   for (size_t i = 0; i < std::max<size_t>(1, rounds); ++i) {
     const bool last = i + 1 >= rounds;
+    const Stopwatch own;
     if (sync && (i < batches.size() || sync->in_step())) sync->begin(last);
     if (i < batches.size()) {
       batches[i] = batches[i].to(p_.device);
@@ -129,6 +130,7 @@ double Trainer::backward(Update& batches, double total, bool only_measured) {
     } else if (sync && sync->passes_in_step()) {
       keep_step(batches.empty() ? nullptr : &batches.back());
     }
+    own_seconds_ += own.seconds();
     if (sync) sync->finish(last);
     if (!sync && !last && o_.wide_gradients)
       for (const ParamGroup& group : p_.optimizer.groups())

@@ -31,7 +31,7 @@ TEST(RowBook, AJudgeSeesTheRowItsSolutionAndTheAnswer) {
                       seen.insert(seen.end(), answers.begin(), answers.end());
                       return std::vector<double>{1, 0.5, NAN};
                     },
-                .on_answer = [&](const Json&, const std::string& answer) { heard.push_back(answer); }});
+                .on_answer = [&](const Json&, const Json& record) { heard.push_back(record["response"]); }});
   book.begin();
   while (const auto question = book.next()) book.answer(book.row(), *question, {.response = "x"});
   EXPECT_TRUE(seen.empty()) << "a program is started seldom";

@@ -715,6 +715,34 @@ serve)  # a server over ranks: copies of a model in halves; a lost rank ends it
   [ $code = 137 ] || { cat lost.log >&2; fail "a lost rank: exit code $code"; }
   says lost.log "rank 1 was ended by signal 9"
   ;;
+matrices)  # optimizers that look at whole matrices, each of which is one rank's with zero1 and zero2
+  for kind in muon adafactor galore; do
+    case $kind in
+      muon) full=(--optimizer muon) ;;
+      adafactor) full=(--optim adafactor) ;;
+      *) full=(--optim galore_adamw --optim_args rank=4,update_proj_gap=2) ;;
+    esac
+    full+=(--tuner_type full --max_steps 4 --save_steps 2)
+    train 1 cpu $kind-one "${full[@]}" || { cat $kind-one.log >&2; fail "$kind on one"; }
+    for mesh in "2 zero1" "2 zero2" "3 zero1"; do
+      read -r ranks stage <<<"$mesh"
+      out=$kind-$ranks-$stage
+      train "$ranks" cpu "$out" "${full[@]}" --deepspeed "$stage" || { cat "$out.log" >&2; fail "$out"; }
+      alike $kind-one "$out" || fail "$out: other losses"
+      weights_alike $kind-one/checkpoint-4 "$out/checkpoint-4" || fail "$out: other weights"
+    done
+    # A checkpoint goes on with other ranks, whose matrices are others.
+    for ranks in 1 3; do
+      train $ranks cpu $kind-on$ranks "${full[@]}" --deepspeed zero1 --resume_from_checkpoint $kind-2-zero1/checkpoint-2 ||
+        { cat $kind-on$ranks.log >&2; fail "$kind goes on with $ranks"; }
+      alike $kind-2-zero1 $kind-on$ranks 2 || fail "$kind goes on with $ranks: other losses"
+      weights_alike $kind-one/checkpoint-4 $kind-on$ranks/checkpoint-4 || fail "$kind goes on with $ranks: other weights"
+    done
+  done
+  code=0; train 2 cpu bad --tuner_type full --optimizer muon --deepspeed zero3 || code=$?
+  [ $code = 2 ] || fail "zero3: exit code $code"
+  says bad.log "zero1 or zero2 alone, with which each matrix is one rank's"
+  ;;
 hang)  # a rank of a training run is stopped: one report says what each waits in, and for whom all do
   NPROC_PER_NODE=3 "$apus" sft --model model --dataset rows.jsonl --device cpu --output_dir out --add_version false --torch_dtype float32 \
     --logging_steps 1 --max_steps 100000 --save_strategy no --ddp_timeout 2 >out.log 2>&1 &

@@ -127,6 +127,7 @@ void shrink_nested(Json& config, const char* text, const Json& small) {
                  {"intermediate_size", 12},
                  {"image_size", 8},
                  {"patch_size", 2}});
+  if (config.contains("force_image_size")) config["force_image_size"] = 8;
   if (vision.contains("image_default_input_size")) {  // Molmo2's
     vision.erase("image_size"), vision.erase("patch_size");
     vision.update({{"image_default_input_size", {8, 8}}, {"image_patch_size", 2}, {"image_num_pos", 16}});

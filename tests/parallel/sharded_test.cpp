@@ -99,7 +99,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
   }
   o.ddp_bucket_cap_mb = 1;
   const auto params = golden::trainable(*model);
-  SharedTraining shared = share_training(*model, params, mesh, world, o);
+  SharedTraining shared = share_training(*model, params, mesh, world, o, /*owned=*/false);
   share_tokens(*model, rows);
   const OptimizerSpec spec;
   const auto optimizer = make_optimizer(spec, make_groups(shared.updated, {.lr = 3e-3, .weight_decay = 0.1}));

@@ -22,8 +22,8 @@ struct EmbedderForm {
 
 std::vector<TowerPart> parts_of(const EmbedderForm& form);
 
-// vocab_offset, vocab_size, hidden_size and rms_norm_eps of a tower's part of config.json; `first`: where it lacks
-// them.
+// vocab_offset, vocab_size, hidden_size and rms_norm_eps of a tower's part of config.json. `first`: the offset, where
+// the part has none.
 EmbedderForm read_embedder(const Config& tower, const std::string& name, int64_t first, int64_t width, int64_t out);
 
 }  // namespace apus
