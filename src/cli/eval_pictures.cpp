@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "cli/eval.h"
 #include "data/rows/media_refs.h"
+#include "media/image.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -15,12 +16,9 @@ namespace {
 
 constexpr std::string_view kData = "data:";
 
-// By its first bytes.
-const char* ending_of(const std::string& bytes) {
-  if (bytes.starts_with("\x89PNG")) return ".png";
-  if (bytes.starts_with("\xff\xd8")) return ".jpg";
-  if (bytes.starts_with("GIF8")) return ".gif";
-  return bytes.substr(0, 4) == "RIFF" ? ".webp" : ".img";
+std::string ending_of(const std::string& bytes) {
+  const std::string type = image_type(bytes);
+  return type.empty() ? ".img" : "." + type.substr(type.find('/') + 1);
 }
 
 }  // namespace

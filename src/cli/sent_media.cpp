@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "data/rows/media_refs.h"
+#include "media/image.h"
 #include "media/source.h"
 
 namespace apus {
@@ -14,17 +15,11 @@ namespace {
 struct Form {
   const char *begin, *type;  // of a file's bytes
 };
-constexpr std::array<Form, 9> kForms{{{"\x89PNG", "image/png"},
-                                      {"\xff\xd8", "image/jpeg"},
-                                      {"GIF8", "image/gif"},
-                                      {"BM", "image/bmp"},
-                                      {"RIFF....WEBP", "image/webp"},
-                                      {"RIFF....WAVE", "audio/wav"},
-                                      {"....ftyp", "video/mp4"},
-                                      {"ID3", "audio/mpeg"},
-                                      {"fLaC", "audio/flac"}}};
+constexpr std::array<Form, 4> kForms{
+    {{"RIFF....WAVE", "audio/wav"}, {"....ftyp", "video/mp4"}, {"ID3", "audio/mpeg"}, {"fLaC", "audio/flac"}}};
 
 std::string type_of(const std::string& bytes) {
+  if (const std::string picture = image_type(bytes); !picture.empty()) return picture;
   for (const Form& form : kForms) {
     const std::string_view begin = form.begin;
     bool fits = bytes.size() >= begin.size();

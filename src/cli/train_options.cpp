@@ -138,9 +138,8 @@ void TunerOptions::fields(OptionTable& v) {
   v("tuner_type", tuner_type,
     "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, ia3, fourierft, "
     "vera, ln_tuning, adapter: other adapters; longlora: factors, trained with attention over groups of tokens; "
-    "llamapro: "
-    "further layers; lora_llm: factors in the language "
-    "model only, which is lora for a model that reads text only")
+    "llamapro: further layers; lora_llm: factors in the language model only, which is lora for a model that reads text "
+    "only")
       .common()
       .choices({"lora", "full", "adalora", "bone", "boft", "ia3", "fourierft", "vera", "ln_tuning", "adapter",
                 "longlora", "llamapro", "lora_llm"})

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/image.h"
 
+#include <cctype>
+
 #include "base/error.h"
 #include "media/decoders.h"
 
@@ -35,6 +37,12 @@ std::string image_format(std::string_view bytes) {
   if (bytes.size() >= 26 && bytes.starts_with("BM")) return "BMP";
   if (bytes.size() >= 8 && (bytes.starts_with({"II*\0", 4}) || bytes.starts_with({"MM\0*", 4}))) return "TIFF";
   return "";
+}
+
+std::string image_type(std::string_view bytes) {
+  std::string type = image_format(bytes);
+  for (char& c : type) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return type.empty() ? type : "image/" + type;
 }
 
 Image blank_image(int64_t width, int64_t height, const ImageLimits& limits) {

@@ -23,6 +23,7 @@ struct ImageLimits {
 
 // "JPEG", "PNG", "WebP", "BMP", "GIF"; "" for all else.
 std::string image_format(std::string_view bytes);
+std::string image_type(std::string_view bytes);  // "image/png"; empty for bytes of no such format
 
 // Fault::Data for what is no picture, is cut short or breaks a limit.
 Image decode_image(std::string_view bytes, const ImageLimits& limits = {});

@@ -35,8 +35,8 @@ double row_bytes(const PlanSpec& s) {
   return sharers > 1 ? t.tokens * (layers + 2 * (sharers - 1) * static_cast<double>(m.hidden) * t.element) : 0;
 }
 
-// How large a part of all weights, or of those that are trained, a device of the mesh has: `experts` of them are
-// experts'.
+// How large a part of all weights, or of those that are trained, a device of the mesh has. `experts`: the experts'
+// part of them.
 double own_part(const ModelShare& share, double experts) {
   return (1 - experts + experts / static_cast<double>(share.experts)) / static_cast<double>(share.copies_of());
 }

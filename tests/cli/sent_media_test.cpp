@@ -15,7 +15,7 @@ namespace {
 TEST(SentMedia, TagsBecomePartsInTheirOrder) {
   const test::Folder folder;
   const std::string picture = folder.path / "a.png", sound = folder.path / "b.wav";
-  write_file_atomic(picture, "\x89PNG...");
+  write_file_atomic(picture, "\x89PNG\r\n\x1a\n");
   write_file_atomic(sound, "RIFF....WAVEfmt ");
   const Json row = {{"messages",
                      {{{"role", "system"}, {"content", "plain"}},
@@ -28,7 +28,7 @@ TEST(SentMedia, TagsBecomePartsInTheirOrder) {
   EXPECT_EQ(sent[0]["content"], "plain");
   const Json& parts = sent[1]["content"];
   ASSERT_EQ(parts.size(), 5U);
-  EXPECT_EQ(parts[0], (Json{{"type", "image_url"}, {"image_url", {{"url", "data:image/png;base64,iVBORy4uLg=="}}}}));
+  EXPECT_EQ(parts[0], (Json{{"type", "image_url"}, {"image_url", {{"url", "data:image/png;base64,iVBORw0KGgo="}}}}));
   EXPECT_EQ(parts[1], (Json{{"type", "text"}, {"text", "first, "}}));
   EXPECT_EQ(parts[2]["type"], "input_audio");
   EXPECT_EQ(parts[2]["input_audio"]["format"], "wav");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 2: norms before and after each branch whose weights count from one; attention scores and logits are bent by a
 // hyperbolic tangent; every second layer slides.
+#include "models/families/gemma2.h"
+
 #include <cmath>
 
 #include "gguf/words.h"
@@ -9,20 +11,24 @@
 
 namespace apus::families::gemma2 {
 
-namespace {
-DecoderSpec read(const Config& c) {
-  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .positions = 8192, .head_dim = 256, .tied = true});
+void use_layers(const Config& c, DecoderSpec& spec) {
   spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
-  spec.norm.kind = NormKind::RmsFromOne;
   spec.norms = {.after_attention = "post_attention_layernorm",
                 .before_feed_forward = "pre_feedforward_layernorm",
                 .after_feed_forward = "post_feedforward_layernorm"};
+  spec.embedding_scale = std::sqrt(static_cast<double>(spec.shape.hidden)), spec.embedding_scale_rounded = true;
+}
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .positions = 8192, .head_dim = 256, .tied = true});
+  use_layers(c, spec);
+  spec.norm.kind = NormKind::RmsFromOne;
   spec.attention = {.qkv_bias = c.flag("attention_bias", false),
                     .out_bias = c.flag("attention_bias", false),
                     .scale = 1 / std::sqrt(c.number("query_pre_attn_scalar", 256)),
                     .softcap = read_softcap(c, "attn_logit_softcapping", 50)};
   spec.logit_softcap = read_softcap(c, "final_logit_softcapping", 30);
-  spec.embedding_scale = std::sqrt(static_cast<double>(spec.shape.hidden)), spec.embedding_scale_rounded = true;
   spec.window = read_windows(c, spec.shape.layers, all_but_every(2));
   return spec;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "gguf/words.h"
+#include "models/families/gemma2.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
@@ -27,16 +28,12 @@ DecoderSpec read(const Config& c) {
                                       .tied = true,
                                       .rope = {.theta = 1e6, .of = RopeOf::FullLayers}});
   const ModelShape& shape = spec.shape;
-  spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
+  gemma2::use_layers(c, spec);
   spec.norm.kind = NormKind::RmsFromOne;
-  spec.norms = {.after_attention = "post_attention_layernorm",
-                .before_feed_forward = "pre_feedforward_layernorm",
-                .after_feed_forward = "post_feedforward_layernorm"};
   spec.attention = {.qkv_bias = c.flag("attention_bias", false),
                     .out_bias = c.flag("attention_bias", false),
                     .qk_norm = QkNorm::Head,
                     .scale = 1 / std::sqrt(c.number("query_pre_attn_scalar", 256))};
-  spec.embedding_scale = std::sqrt(static_cast<double>(shape.hidden)), spec.embedding_scale_rounded = true;
   const int64_t pattern = c.integer("sliding_window_pattern", c.integer("_sliding_window_pattern", 6));
   require(pattern > 0, Fault::Model, "config.json: sliding_window_pattern must be above 0");
   spec.window = read_windows(c, shape.layers, all_but_every(pattern));

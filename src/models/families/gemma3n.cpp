@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 3n that sees and hears: a MobileNet-V5 and a conformer. A picture is 256 tokens and a sound 188, the last of
 // which stand for nothing; tokens around media have rows in tables of their own.
+#include "models/families/gemma3n.h"
+
 #include "base/error.h"
 #include "models/spec/conformer_spec.h"
 #include "models/spec/family.h"
@@ -33,25 +35,19 @@ DecoderSpec read(const Config& c) {
   return with_tower(c, std::move(text), std::move(seeing));
 }
 
-Json text_says(int64_t shared) {
-  return {{"text_config",
-           {{"model_type", "gemma3n_text"},
-            {"architectures", {"Gemma3nForCausalLM"}},
-            {"hidden_activation", "gelu_pytorch_tanh"},
-            {"num_kv_shared_layers", shared},
-            {"hidden_size_per_layer_input", 256},
-            {"vocab_size_per_layer_input", 262144},
-            {"altup_num_inputs", 4},
-            {"laurel_rank", 64},
-            {"sliding_window", 512},
-            {"rope_local_base_freq", 1e4},
-            {"final_logit_softcapping", 30.0}}}};
+Json preset_says(int64_t shared) {
+  Json text = text_says();
+  text.update({{"model_type", "gemma3n_text"},
+               {"architectures", {"Gemma3nForCausalLM"}},
+               {"hidden_activation", "gelu_pytorch_tanh"},
+               {"num_kv_shared_layers", shared}});
+  return {{"text_config", text}};
 }
 
 // name        hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
-    {"gemma3n-e2b-sees", 2048, 30, 8, 2, 256, 8192, 262400, 32768, 1e6, true, {}, text_says(10)},
-    {"gemma3n-e4b-sees", 2048, 35, 8, 2, 256, 16384, 262400, 32768, 1e6, true, {}, text_says(15)},
+    {"gemma3n-e2b-sees", 2048, 30, 8, 2, 256, 8192, 262400, 32768, 1e6, true, {}, preset_says(10)},
+    {"gemma3n-e4b-sees", 2048, 35, 8, 2, 256, 16384, 262400, 32768, 1e6, true, {}, preset_says(15)},
 };
 
 const RegisterFamily gemma3n_sees("gemma3n", {.title = "Gemma 3n",

@@ -2,11 +2,26 @@
 // Gemma 3n (text): four hidden states side by side of which one goes through a layer, a narrow path beside attention,
 // numbers of each layer's own; the last layers read keys and values of earlier ones, the first ones' gates are sparse.
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
+#include "models/families/gemma2.h"
+#include "models/families/gemma3n.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
+
+namespace apus::families::gemma3n {
+
+Json text_says() {
+  return {{"hidden_size_per_layer_input", 256},
+          {"vocab_size_per_layer_input", 262144},
+          {"altup_num_inputs", 4},
+          {"laurel_rank", 64},
+          {"sliding_window", 512},
+          {"rope_local_base_freq", 1e4},
+          {"final_logit_softcapping", 30.0}};
+}
+
+}  // namespace apus::families::gemma3n
 
 namespace apus::families::gemma3n_text {
 
@@ -67,13 +82,9 @@ DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(
       Config(all), {.kv_heads = 2, .head_dim = 256, .tied = true, .rope = {.theta = 1e6, .of = RopeOf::FullLayers}});
   const ModelShape& shape = spec.shape;
-  spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
-  spec.norms = {.after_attention = "post_attention_layernorm",
-                .before_feed_forward = "pre_feedforward_layernorm",
-                .after_feed_forward = "post_feedforward_layernorm"};
+  gemma2::use_layers(c, spec);
   const bool bias = c.flag("attention_bias", false);
   spec.attention = {.qkv_bias = bias, .out_bias = bias, .qk_norm = QkNorm::Head, .scale = 1, .value_norm = true};
-  spec.embedding_scale = std::sqrt(static_cast<double>(shape.hidden)), spec.embedding_scale_rounded = true;
   spec.window = read_windows(c, shape.layers, all_but_every(5), 512);
   turn_sliding_layers(spec, sliding_rope(c, shape));
   spec.heads_of.assign(static_cast<size_t>(shape.layers), {shape.heads, shape.kv_heads, false});
@@ -104,13 +115,7 @@ const std::vector<Preset> presets = {
 const RegisterFamily gemma3n_text("gemma3n_text", {.title = "Gemma 3n (text)",
                                                    .architecture = "Gemma3nForCausalLM",
                                                    .read = read,
-                                                   .says = {{"hidden_size_per_layer_input", 256},
-                                                            {"vocab_size_per_layer_input", 262144},
-                                                            {"altup_num_inputs", 4},
-                                                            {"laurel_rank", 64},
-                                                            {"sliding_window", 512},
-                                                            {"rope_local_base_freq", 1e4},
-                                                            {"final_logit_softcapping", 30.0}},
+                                                   .says = gemma3n::text_says(),
                                                    .presets = presets});
 }  // namespace
 

@@ -2,9 +2,9 @@
 // Gemma 4 (text): sliding layers and full ones with larger heads, whose keys are their values too. The small models
 // give each layer numbers of its own and let the last ones read keys and values of earlier ones; one has experts beside
 // the feed-forward.
-#include <cmath>
 
 #include "base/error.h"
+#include "models/families/gemma2.h"
 #include "models/families/gemma4.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
@@ -74,13 +74,9 @@ DecoderSpec read(const Config& c) {
   const std::string ahead = c.text("use_bidirectional_attention", "");
   require(ahead.empty() || ahead == "vision", Fault::Model, "config.json: use_bidirectional_attention '", ahead,
           "' is not supported, only 'vision' and null");
-  spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
-  spec.norms = {.after_attention = "post_attention_layernorm",
-                .before_feed_forward = "pre_feedforward_layernorm",
-                .after_feed_forward = "post_feedforward_layernorm"};
+  gemma2::use_layers(c, spec);
   const bool bias = c.flag("attention_bias", false);
   spec.attention = {.qkv_bias = bias, .out_bias = bias, .qk_norm = QkNorm::Head, .scale = 1, .value_norm = true};
-  spec.embedding_scale = std::sqrt(static_cast<double>(shape.hidden)), spec.embedding_scale_rounded = true;
   spec.window = read_windows(c, shape.layers, all_but_every(6), 512);
   spec.window.back() = 0;  // whatever the file says
   read_heads(c, spec);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // InternVL 2.5 to 3.5 as OpenGVLab writes it: a tower that looks at square tiles, each with a row of its own before its
 // patches, and any text model.
+#include "models/families/internvl_chat.h"
+
 #include "base/error.h"
 #include "gguf/turns.h"
 #include "models/spec/family.h"
@@ -8,6 +10,12 @@
 #include "models/spec/read_seeing.h"
 
 namespace apus::families::internvl_chat {
+
+Json says(Json vision) {
+  return {{"downsample_ratio", 0.5}, {"dynamic_image_size", true}, {"force_image_size", 448},
+          {"max_dynamic_patch", 12}, {"min_dynamic_patch", 1},     {"ps_version", "v2"},
+          {"select_layer", -1},      {"use_thumbnail", true},      {"vision_config", std::move(vision)}};
+}
 
 namespace {
 DecoderSpec read_chat(const Config& c) {
@@ -101,26 +109,17 @@ const std::vector<Preset> presets = {
 const RegisterFamily internvl_chat("internvl_chat", {.title = "InternVL 2.5 to 3.5, OpenGVLab's layout",
                                                      .architecture = "InternVLChatModel",
                                                      .read = read_chat,
-                                                     .says = {{"downsample_ratio", 0.5},
-                                                              {"dynamic_image_size", true},
-                                                              {"force_image_size", 448},
-                                                              {"max_dynamic_patch", 12},
-                                                              {"min_dynamic_patch", 1},
-                                                              {"ps_version", "v2"},
-                                                              {"select_layer", -1},
-                                                              {"use_thumbnail", true},
-                                                              {"vision_config",
-                                                               {{"hidden_size", 1024},
-                                                                {"num_hidden_layers", 24},
-                                                                {"num_attention_heads", 16},
-                                                                {"intermediate_size", 4096},
-                                                                {"image_size", 448},
-                                                                {"patch_size", 14},
-                                                                {"norm_type", "layer_norm"},
-                                                                {"layer_norm_eps", 1e-6},
-                                                                {"hidden_act", "gelu"},
-                                                                {"qkv_bias", true},
-                                                                {"qk_normalization", false}}}},
+                                                     .says = says({{"hidden_size", 1024},
+                                                                   {"num_hidden_layers", 24},
+                                                                   {"num_attention_heads", 16},
+                                                                   {"intermediate_size", 4096},
+                                                                   {"image_size", 448},
+                                                                   {"patch_size", 14},
+                                                                   {"norm_type", "layer_norm"},
+                                                                   {"layer_norm_eps", 1e-6},
+                                                                   {"hidden_act", "gelu"},
+                                                                   {"qkv_bias", true},
+                                                                   {"qk_normalization", false}}),
                                                      .presets = presets,
                                                      .gguf_tower = gguf_tower()});
 }  // namespace

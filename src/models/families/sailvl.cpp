@@ -2,6 +2,7 @@
 // SAIL-VL2 in its authors' files: AIMv2's tower over square tiles, and Qwen3 behind it. Cells of 2 x 2 patches become
 // rows as in InternVL.
 #include "base/error.h"
+#include "models/families/internvl_chat.h"
 #include "models/families/ovis.h"
 #include "models/spec/family.h"
 #include "models/spec/read_internvl.h"
@@ -46,30 +47,23 @@ const std::vector<Preset> presets = {
     {"sail-vl2-8b", 4096, 36, 32, 8, 128, 12288, 151936, 40960, 1e6, false, {}, text},
 };
 
-const RegisterFamily sailvl("sailvl", {.title = "SAIL-VL2",
-                                       .architecture = "SAILVLModel",
-                                       .read = read,
-                                       .says = {{"downsample_ratio", 0.5},
-                                                {"dynamic_image_size", true},
-                                                {"force_image_size", 448},
-                                                {"max_dynamic_patch", 12},
-                                                {"min_dynamic_patch", 1},
-                                                {"ps_version", "v2"},
-                                                {"select_layer", -1},
-                                                {"template", "univl-chat"},
-                                                {"use_thumbnail", true},
-                                                {"vision_config",
-                                                 {{"model_type", "sailvit"},
-                                                  {"hidden_size", 1536},
-                                                  {"num_hidden_layers", 24},
-                                                  {"num_attention_heads", 12},
-                                                  {"intermediate_size", 4096},
-                                                  {"image_size", 448},
-                                                  {"patch_size", 14},
-                                                  {"qkv_bias", false},
-                                                  {"use_bias", false},
-                                                  {"rms_norm_eps", 1e-5}}}},
-                                       .presets = presets});
+Json says() {
+  Json all = internvl_chat::says({{"model_type", "sailvit"},
+                                  {"hidden_size", 1536},
+                                  {"num_hidden_layers", 24},
+                                  {"num_attention_heads", 12},
+                                  {"intermediate_size", 4096},
+                                  {"image_size", 448},
+                                  {"patch_size", 14},
+                                  {"qkv_bias", false},
+                                  {"use_bias", false},
+                                  {"rms_norm_eps", 1e-5}});
+  all["template"] = "univl-chat";
+  return all;
+}
+
+const RegisterFamily sailvl(
+    "sailvl", {.title = "SAIL-VL2", .architecture = "SAILVLModel", .read = read, .says = says(), .presets = presets});
 }  // namespace
 
 }  // namespace apus::families::sailvl
