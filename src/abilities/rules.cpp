@@ -202,6 +202,13 @@ class Rules {
            " models look at keys that several tokens share: use --tuner_type lora");
     refuse(!kind_.answers && draws(), "--tuner_type ", c_.tuner, " is not available for ", c_.asked,
            ", which draws answers with the adapter: use --tuner_type lora");
+    refuse(kind_.own_words && !draws() && c_.algorithm->cached_rows != "texts", "--tuner_type ", c_.tuner,
+           " is not available for ", c_.asked, ", only for apus sft and pt: use --tuner_type lora");
+    refuse(kind_.own_words && c_.model && !c_.model->takes_no_prompt.empty(), "--tuner_type ", c_.tuner,
+           " is not available for ", type(), " models: ", c_.model->takes_no_prompt, ". Use --tuner_type lora");
+    refuse(kind_.own_words && (c_.generates || c_.benchmarks), "--tuner_type ", c_.tuner, " goes without ",
+           c_.generates ? "--predict_with_generate" : "--eval_dataset",
+           ": ask the checkpoints with apus infer or apus eval");
     refuse(!c_.watches_logits.empty() && (c_.stages > 1 || c_.updates_early), c_.watches_logits,
            " needs to know of all layers' attention before the update: leave out ",
            c_.stages > 1 ? kStages : "--update_in_backward true", ", or use --optimizer muon");

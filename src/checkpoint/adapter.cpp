@@ -172,6 +172,7 @@ std::set<std::string> keys_of(const std::map<std::string, std::string>& map) {
 
 void check_init(const LoraConfig& config) {
   if (config.kind == "lora") return check_lora_init(config.init);
+  if (config.kind == "prompt_tuning") return;  // a choice of the flag
   require(config.init == "true" || config.init == "false", Fault::Usage, "--init_weights ", config.init, " with ",
           adapter_title(config), " is not available; possible: true, false");
 }
@@ -199,7 +200,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
         }))
       log_warning("target_modules ", wanted, ": the model has no layer of that name; it has ",
                   join(all_linear_suffixes(linear_modules(model))));
-  note_tied(model, attached);
+  if (adapter.config.kind != "prompt_tuning") note_tied(model, attached);
   each_delta(model, name, [&](const std::string& module, Adaptable& layer, TrainedDelta& delta) {
     const bool taken = changes && !layer.sides().looks_up;
     Param& weight = layer.weight();
@@ -215,7 +216,8 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
             "--target_modules, or use --deepspeed zero2");
     if (taken) layer.put_weight(weight.data.clone());
     const at::Tensor part = weight.data;
-    if (cut && delta.looks_at_weight()) weight.data = gathered(weight, model.mesh());  // for the lengths of its rows
+    // For the lengths of its rows, or for rows to begin with.
+    if (cut && (delta.looks_at_weight() || delta.prompt_words() > 0)) weight.data = gathered(weight, model.mesh());
     delta.begin(layer, adapter.config.init, seed, factor_options(layer, model, wide));
     if (cut) weight.data = part;
     delta.visit([&](const std::string&, Param& p) {  // alike on all ranks, which keep their parts

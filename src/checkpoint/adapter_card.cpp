@@ -21,6 +21,7 @@ std::string size_of(const LoraConfig& c) {
   if (c.kind == "boft") return str(c.boft.block_num, " blocks");
   if (c.kind == "ia3") return "A factor for each number";
   if (c.kind == "ln_tuning") return "The weights of norms";
+  if (c.kind == "prompt_tuning") return str(c.prompt.words, " words before every text");
   if (c.kind == "fourierft") return str(c.fourier.frequencies, " frequencies");
   return str("Rank ", c.r, c.kind == "bone" || c.kind == "vera" ? "" : str(", alpha ", Json(c.alpha).dump()));
 }
@@ -34,8 +35,8 @@ std::string adapter_card(const LoraConfig& config) {
   std::string out = str("---\nbase_model: ", quoted(base), "\nlibrary_name: peft\n");
   if (c.at("task_type") == "CAUSAL_LM") out += "pipeline_tag: text-generation\n";
   out += str("tags:\n- ", quoted("base_model:adapter:" + base), "\n- ", config.kind, "\n- transformers\n---\n\n");
-  out += str("# ", adapter_title(config), " adapter\n\nBase model: ", base, "\n\n", size_of(config), ", on ",
-             names(c.at("target_modules")));
+  out += str("# ", adapter_title(config), " adapter\n\nBase model: ", base, "\n\n", size_of(config));
+  if (c.contains("target_modules")) out += ", on " + names(c.at("target_modules"));
   if (c.at("modules_to_save").is_array()) out += "; trained whole: " + names(c.at("modules_to_save"));
   return out + str(".\n\nIt answers with `apus infer --adapters <this folder>`, and loads with PEFT's "
                    "`PeftModel.from_pretrained`.\n\n### Framework versions\n\n- PEFT ",

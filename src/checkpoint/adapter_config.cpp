@@ -250,8 +250,9 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   c.task_type = in.value<std::string>("task_type", "");
   read_adapter_kind(json, path.string(), c);
   require(c.r > 0, Fault::Model, path.string(), ": the rank r must be above 0");
-  require(!c.target_modules.empty() || !c.target_regex.empty() || !c.target_parameters.empty(), Fault::Model,
-          path.string(), ": target_modules is missing");
+  require(
+      c.kind == "prompt_tuning" || !c.target_modules.empty() || !c.target_regex.empty() || !c.target_parameters.empty(),
+      Fault::Model, path.string(), ": target_modules is missing");
   require(c.target_parameters.empty() || (!c.dora && !c.lora_bias), Fault::Model, path.string(),
           ": target_parameters with use_dora or lora_bias is not known to PEFT either");
   return c;

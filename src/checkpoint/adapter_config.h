@@ -46,6 +46,7 @@ struct LoraConfig {
   BoftSettings boft;
   FourierSettings fourier;
   VeraSettings vera;
+  PromptSettings prompt;
   // IA3: layers whose inputs are scaled, by the ends of their names, or an expression for the whole name.
   std::vector<std::string> feedforward_modules;
   std::string feedforward_regex;

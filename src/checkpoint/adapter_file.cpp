@@ -88,7 +88,7 @@ at::Tensor AdapterFile::tensor(const std::string& name) const {
 
 std::string name_in_file(const LoraConfig& config, const std::string& module) {
   if (config.kind == "adapter") return module.substr(0, module.rfind('.')) + ".adapter_default";
-  return kAdapterPrefix + module;
+  return config.kind == "prompt_tuning" ? "" : kAdapterPrefix + module;
 }
 
 void AdapterFile::complete(LoraConfig& config) const {

@@ -173,6 +173,33 @@ Json fourier_json(Json lora, const LoraConfig& c) {
   return out;
 }
 
+void read_prompt(const Json& json, const std::string& where, LoraConfig& c) {
+  const auto number = [&](const char* key, int64_t otherwise) { return setting<int64_t>(json, where, key, otherwise); };
+  PromptSettings& p = c.prompt;
+  p.words = number("num_virtual_tokens", 0), p.hidden = number("token_dim", 0);
+  p.heads = number("num_attention_heads", 0), p.layers = number("num_layers", 0);
+  p.text = setting<std::string>(json, where, "prompt_tuning_init_text", "");
+  require(p.words > 0 && p.words <= kMostPromptWords, Fault::Model, where, ": num_virtual_tokens is ", p.words,
+          "; 1 to ", kMostPromptWords, " are possible");
+  require(number("num_transformer_submodules", 1) == 1, Fault::Model, where,
+          ": num_transformer_submodules above 1 is of models with encoder and decoder, which are not available");
+  c.init = setting<std::string>(json, where, "prompt_tuning_init", "RANDOM");
+}
+
+Json prompt_json(Json lora, const LoraConfig& c) {
+  const PromptSettings& p = c.prompt;
+  Json out = Json::object();
+  for (const char* key : {"auto_mapping", "base_model_name_or_path", "inference_mode", "modules_to_save",
+                          "peft_version", "revision", "task_type"})
+    out[key] = lora.at(key);
+  const bool text = c.init == "TEXT";
+  out["num_virtual_tokens"] = p.words, out["token_dim"] = p.hidden, out["num_transformer_submodules"] = 1;
+  out["num_attention_heads"] = p.heads, out["num_layers"] = p.layers, out["prompt_tuning_init"] = c.init;
+  out["prompt_tuning_init_text"] = text ? Json(p.text) : Json(), out["tokenizer_kwargs"] = Json();
+  out["tokenizer_name_or_path"] = text ? Json(c.base_model) : Json();
+  return out;
+}
+
 // Read already, and written as it is.
 void read_lora(const Json&, const std::string&, LoraConfig&) {}
 Json lora_json(Json lora, const LoraConfig&) { return lora; }
@@ -195,6 +222,7 @@ const std::vector<Kind>& kinds() {
       {"fourierft", "FourierFT", {"FOURIERFT"}, "fourierft_", read_fourier, fourier_json},
       {"vera", "VeRA", {"VERA"}, "vera_", read_vera, vera_json},
       {"ln_tuning", "LN tuning", {"LN_TUNING"}, "ln_tuning_", read_norms, norms_json},
+      {"prompt_tuning", "Prompt tuning", {"PROMPT_TUNING"}, "prompt_", read_prompt, prompt_json},
       {"adapter", "Bottleneck", {"ADAPTER"}, "adapter_", read_bottleneck, bottleneck_json}};
   return all;
 }
@@ -221,8 +249,9 @@ const std::vector<std::string>& adapter_kinds() {
 AdapterAbilities adapter_abilities(const std::string& tuner_type) {
   if (tuner_type == "longlora") return {.whole_rows = true};
   return {.cut = tuner_type == "lora" || tuner_type == "ln_tuning" || tuner_type == "full" || tuner_type == "llamapro",
-          .answers = tuner_type != "adapter",
-          .slices = tuner_type != "adalora"};
+          .answers = tuner_type != "adapter" && tuner_type != "prompt_tuning",
+          .slices = tuner_type != "adalora",
+          .own_words = tuner_type == "prompt_tuning"};
 }
 
 std::vector<std::string> adapter_words() {
@@ -262,6 +291,7 @@ int64_t change_elements(const LoraConfig& c, const std::string& module, int64_t 
   if (c.kind == "fourierft") return c.fourier.frequencies;
   if (c.kind == "vera") return c.r + out;
   if (c.kind == "ln_tuning") return 0;  // trained whole
+  if (c.kind == "prompt_tuning") return c.prompt.words * out;
   if (c.kind == "adapter") return 2 * c.r * out + c.r + out;
   if (c.kind == "boft") return c.boft.factors * in * boft_block(c.boft, module, in) + out;
   const int64_t rank = c.rank_of(module);
@@ -328,7 +358,7 @@ void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& c
   }
   fail(Fault::Model, where, ": peft_type is '", type,
        "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT, IA3, "
-       "FOURIERFT, VERA, LN_TUNING, and ms-swift's ADAPTER");
+       "FOURIERFT, VERA, LN_TUNING, PROMPT_TUNING, and ms-swift's ADAPTER");
 }
 
 Json kind_config_json(Json lora, const LoraConfig& config) {

@@ -11,7 +11,8 @@
 //   vera      VERA          vera_lambda_b [out], vera_lambda_d [r]; of all layers together base_model.vera_A [r, in]
 //                           and base_model.vera_B [out, r]
 //   ln_tuning LN_TUNING     ln_tuning_layers.weight and .bias: a norm's own, trained whole
-//   adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
+//   prompt_tuning PROMPT_TUNING   of the embedding: prompt_embeddings [words, hidden], words that stand before every
+//   text adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
 //
 // PEFT has no adapters behind layers: these are ms-swift's files, which stand in a folder default/ of the checkpoint.
 #pragma once
@@ -50,6 +51,14 @@ struct VeraSettings {
   bool saves = true;     // the matrices are in the file
 };
 
+// A trained prompt. PEFT's files also hold what the model is like.
+struct PromptSettings {
+  int64_t words = 20;
+  std::string text;               // what it begins as, where LoraConfig::init is TEXT
+  std::vector<int32_t> text_ids;  // its tokens; not in the file
+  int64_t hidden = 0, heads = 0, layers = 0;
+};
+
 // How LoRA-GA makes first factors of a gradient's singular vectors u, v: which of them, and how long.
 struct GradientFactors {
   std::string direction = "ArB2r";  // ArBr, A2rBr, ArB2r
@@ -59,11 +68,14 @@ struct GradientFactors {
 
 struct LoraConfig;
 
+inline constexpr int64_t kMostPromptWords = 65536;
+
 // What a word of --tuner_type that means an adapter allows.
 struct AdapterAbilities {
   bool cut = true;          // processes can share out its factors as they do the weights
   bool answers = true;      // the engine can draw answers with it
   bool slices = true;       // a process can update rows of a factor by themselves
+  bool own_words = false;   // it puts words of its own before every text
   bool whole_rows = false;  // attention is changed while it is trained, and sees whole rows and all heads
 };
 AdapterAbilities adapter_abilities(const std::string& tuner_type);

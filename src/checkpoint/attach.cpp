@@ -67,7 +67,8 @@ bool sums_over_ranks(Adaptable& layer, const Model& model) {
          });
 }
 
-bool is_meant(const LoraConfig& config, const std::string& module) {
+bool is_meant(const LoraConfig& config, const Model& model, const std::string& module) {
+  if (config.kind == "prompt_tuning") return module == model.embed_name();
   return config.targets(module) && !config.saves(module);
 }
 
@@ -75,7 +76,7 @@ bool is_meant(const LoraConfig& config, const std::string& module) {
 Adaptable::Sides widest_layer(Model& model, const LoraConfig& config) {
   Adaptable::Sides widest{0, 0};
   each_adaptable(model, [&](const std::string& module, Adaptable& layer) {
-    if (!is_meant(config, module)) return;
+    if (!is_meant(config, model, module)) return;
     widest.in = std::max(widest.in, layer.sides().in), widest.out = std::max(widest.out, layer.sides().out);
   });
   return widest;
@@ -85,13 +86,16 @@ Adaptable::Sides widest_layer(Model& model, const LoraConfig& config) {
 
 std::vector<std::string> attach_changes(Model& model, const LoraConfig& config, const std::string& name,
                                         const AdapterFile* file) {
+  const std::string unfit = config.kind == "prompt_tuning" ? model.takes_no_prompt() : "";
+  require(unfit.empty(), Fault::Usage, "a trained prompt cannot stand before texts of this family: ", unfit,
+          ". Train with --tuner_type lora");
   std::vector<std::string> attached;
   const auto shared = shared_matrices(config, widest_layer(model, config), file);
   uint64_t id = 0;
   each_adaptable(model, [&](const std::string& module, Adaptable& layer) {
     const auto sides = layer.sides();
     if (!sides.looks_up) ++id;
-    if (!is_meant(config, module)) return;
+    if (!is_meant(config, model, module)) return;
     const bool sums = sums_over_ranks(layer, model);
     require(!config.lora_bias || !sums, Fault::Usage, "lora_bias on ", module,
             " is not available with --tensor_model_parallel_size: each of the ranks that sum its output would add it");

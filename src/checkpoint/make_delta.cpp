@@ -8,6 +8,7 @@
 #include "nn/bottleneck.h"
 #include "nn/fourier.h"
 #include "nn/lora.h"
+#include "nn/prompt_rows.h"
 #include "nn/rescale.h"
 
 namespace apus {
@@ -49,6 +50,9 @@ std::shared_ptr<SharedMatrices> shared_matrices(const LoraConfig& c, Adaptable::
 }
 
 std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& p) {
+  if (c.kind == "prompt_tuning")
+    return std::make_unique<PromptRows>(
+        PromptRows::Spec{.words = c.prompt.words, .table = p.sides.in, .size = p.sides.out, .text = c.prompt.text_ids});
   require(c.kind == "lora" || !p.sides.looks_up, Fault::Usage, adapter_title(c), " on the embedding ", p.module,
           " is not available: leave it out of --target_modules, or train it whole with --modules_to_save");
   const bool whole = c.dora || c.kind == "boft" || c.kind == "ia3" || c.kind == "fourierft";

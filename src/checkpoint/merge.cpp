@@ -52,8 +52,10 @@ class Changes {
         config_(read_adapter_config(part.adapter)),
         forms_(forms),
         score_(std::move(score)) {
-    require(config_.kind != "adapter", Fault::Usage, part.adapter.string(),
-            " holds bottlenecks behind layers, which are no change of a weight and cannot be merged: use it as it is "
+    const bool prompt = config_.kind == "prompt_tuning";
+    require(config_.kind != "adapter" && !prompt, Fault::Usage, part.adapter.string(), " holds ",
+            prompt ? "a trained prompt, which is" : "bottlenecks behind layers, which are",
+            " no change of a weight and cannot be merged: use it as it is "
             "(--adapters)");
     const fs::path path = part.adapter / single_file(kAdapterWeights);
     require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no ", path.filename().string());

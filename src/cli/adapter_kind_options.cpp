@@ -56,6 +56,17 @@ void AdapterKindOptions::fields(OptionTable& v) {
       .at_least(1)
       .must_match();
   v("adapter_act", adapter_act, "adapter: the function between its two layers").choices(bottleneck_acts()).must_match();
+  v("num_virtual_tokens", num_virtual_tokens, "prompt_tuning: words that stand before every text")
+      .at_least(1)
+      .at_most(kMostPromptWords)
+      .must_match();
+  v("prompt_tuning_init", prompt_tuning_init,
+    "prompt_tuning: what they begin as: words of the vocabulary, drawn; those of a text; normal numbers")
+      .choices({"sample_vocab", "text", "random"})
+      .must_match();
+  v("prompt_tuning_init_text", prompt_tuning_init_text,
+    "prompt_tuning: the text, which is said again until its words are enough, or cut")
+      .must_match();
   v.refuse({"boft_dropout"}, "blocks are never left out", "0");
 }
 
@@ -64,9 +75,11 @@ bool AdapterKindOptions::reads(const std::string& option, const std::string& tun
   if (tuner_type == "llamapro" || option.starts_with("llamapro_"))
     return tuner_type == "llamapro" && option.starts_with("llamapro_");
   if (option == "lora_rank" || option.starts_with("lora_ga_")) return tuner_type == "lora";
+  if (option == "num_virtual_tokens") return tuner_type == "prompt_tuning";
   if (option.starts_with("fourier_")) return tuner_type == "fourierft";
   const bool layers = option.starts_with("target_") || option == "init_weights";
   if (layers && tuner_type == "adapter") return false;  // all feed-forwards
+  if (layers && tuner_type == "prompt_tuning") return false;
   if (option == "lora_alpha" || option == "lora_dropout") return tuner_type == "lora" || tuner_type == "adalora";
   return std::none_of(adapter_kinds().begin() + 1, adapter_kinds().end(),
                       [&](const std::string& kind) { return kind != tuner_type && option.starts_with(kind + "_"); });
@@ -90,6 +103,17 @@ void AdapterKindOptions::describe(const std::string& tuner_type, LoraConfig& c) 
     require(c.modules_to_save.empty() && c.bias == "none", Fault::Usage,
             "--tuner_type adapter trains bottlenecks alone, as its files hold nothing else: leave out "
             "--modules_to_save and --lora_bias");
+  }
+  if (c.kind == "prompt_tuning") {
+    const bool text = prompt_tuning_init == "text";
+    c.prompt.words = num_virtual_tokens, c.prompt.text = prompt_tuning_init_text;
+    c.init = text ? "TEXT" : prompt_tuning_init == "random" ? "RANDOM" : "SAMPLE_VOCAB";
+    c.target_modules.clear(), c.target_regex.clear();
+    require(c.modules_to_save.empty() && c.bias == "none" && c.token_rows.empty(), Fault::Usage,
+            "--tuner_type prompt_tuning trains a prompt alone, as its files hold nothing else: leave out "
+            "--modules_to_save, --lora_bias and --trainable_token_indices");
+    require(text == !prompt_tuning_init_text.empty(), Fault::Usage,
+            "--prompt_tuning_init text and --prompt_tuning_init_text go together: give both or neither");
   }
   require(c.kind != "ln_tuning" || c.bias == "none", Fault::Usage,
           "--tuner_type ln_tuning trains norms alone: leave out --lora_bias");

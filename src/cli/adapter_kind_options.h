@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of adapters besides LoRA: --tuner_type adalora, bone, boft, fourierft, ia3, vera, adapter.
+// Options of adapters besides LoRA: of every other --tuner_type that is an adapter.
 #pragma once
 
 #include <string>
@@ -19,6 +19,8 @@ struct AdapterKindOptions {
   BoftSettings boft;
   FourierSettings fourier;
   VeraSettings vera;
+  int64_t num_virtual_tokens = 20;
+  std::string prompt_tuning_init = "sample_vocab", prompt_tuning_init_text;
   void fields(OptionTable& v);
   // Whether an option of tuners is read with this one.
   bool reads(const std::string& option, const std::string& tuner_type) const;

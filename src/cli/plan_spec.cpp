@@ -35,7 +35,7 @@ TuningSpec tuning_of(const TunerOptions& o) {
   t.lora = o.lora(), t.dropout = o.lora_dropout, t.dora = o.use_dora;
   LoraConfig config{.r = o.lora_rank};
   if (o.lora()) o.kinds.describe(o.tuner_type, config);
-  t.kind = config.kind, t.boft = config.boft, t.fourier = config.fourier, t.rank = config.r;
+  t.kind = config.kind, t.boft = config.boft, t.fourier = config.fourier, t.prompt = config.prompt, t.rank = config.r;
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
   t.target_modules = o.target_modules, t.target_parameters = o.target_parameters, t.modules_to_save = o.modules_to_save,
   t.target_regex = o.target_regex.value_or("");

@@ -116,7 +116,7 @@ void other_tuners(OptionTable& v) {
   v.refuse({"use_swift_lora"}, "adapters are PEFT's");
   v.refuse({"reft_layers", "reft_intervention_type", "reft_args"},
            "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft, ia3, fourierft, "
-           "vera, ln_tuning, adapter, longlora, llamapro and full are available");
+           "vera, ln_tuning, prompt_tuning, adapter, longlora, llamapro and full are available");
 }
 
 }  // namespace
@@ -137,12 +137,13 @@ void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
   v("tuner_type", tuner_type,
     "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, ia3, fourierft, "
-    "vera, ln_tuning, adapter: other adapters; longlora: factors, trained with attention over groups of tokens; "
+    "vera, ln_tuning, prompt_tuning, adapter: other adapters; longlora: factors, trained with attention over groups of "
+    "tokens; "
     "llamapro: further layers; lora_llm: factors in the language model only, which is lora for a model that reads text "
     "only")
       .common()
-      .choices({"lora", "full", "adalora", "bone", "boft", "ia3", "fourierft", "vera", "ln_tuning", "adapter",
-                "longlora", "llamapro", "lora_llm"})
+      .choices({"lora", "full", "adalora", "bone", "boft", "ia3", "fourierft", "vera", "ln_tuning", "prompt_tuning",
+                "adapter", "longlora", "llamapro", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()

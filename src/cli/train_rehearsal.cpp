@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kInFlight = 256;  // answers that the engine works on at once
-
 // A critic is taken to have the policy's shape, as it begins from it or from a reward model on the same trunk; so is
 // any other model that is named but is not here.
 void count_other_models(const AlgorithmOptions& own, const ModelFacts& policy, const ModelShare& share,
@@ -72,9 +70,11 @@ PlanSpec TrainRun::plan_spec(const Json& config, const DeviceFacts& device, int6
   if (info.asks_rows) {  // all answers of a round, in the engine at once
     const Json asked = all.value("steps_per_generation", Json());
     const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0),
+                  at_once = all.value("vllm_max_num_seqs", int64_t{256}),
                   own_answers = loop.per_device_train_batch_size * micro_batches,
                   // Devices that share out experts read other rows, and answer all of them together.
-        answers = std::min(kInFlight, own_answers * spec.share.experts);
+        answers = std::min(at_once, own_answers * spec.share.experts);
+    spec.train.answers = answers;
     spec.train.cache_bytes = static_cast<double>(answers * spec.row_tokens) *
                              cache_bytes_per_token(cut_model(spec.model, spec.share), spec.element());
     spec.assumptions.push_back(

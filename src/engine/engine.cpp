@@ -64,6 +64,8 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   cache_ = new_cache();
   drafter_ = make_drafter();
   if (!hooks_.attached.empty()) adapter_salt_[hooks_.attached] = next_salt_++;
+  prompt_words_[""] = model.prompt_words(hooks_.always);
+  prompt_words_[hooks_.attached] = model.prompt_words(hooks_.attached.empty() ? hooks_.always : hooks_.attached);
   publish_stats();
   thread_ = std::thread([this, steady = ops::steady_rows()] {
     const ops::SteadyRows rows(steady);
@@ -83,10 +85,12 @@ Engine::~Engine() {
 void Engine::check(EngineRequest& request) const {
   const auto length = static_cast<int64_t>(request.prompt.size());
   require(length > 0, Fault::Usage, "the prompt is empty");
-  const int64_t room = max_model_len_ - length;
-  require(room >= (request.embedding ? 0 : 1), Fault::Usage, "the prompt's ", length,
-          " tokens leave no room in the context of ", max_model_len_,
-          " tokens; shorten it, or raise --max_model_len if the model allows");
+  const int64_t before = prompt_words(request.adapter), room = max_model_len_ - before - length;
+  require(room >= (request.embedding ? 0 : 1), Fault::Usage, "the prompt's ", length, " tokens",
+          before > 0 ? str(" and the ", before, " words of the adapter") : "", " leave no room in the context of ",
+          max_model_len_, " tokens; shorten it, or raise --max_model_len if the model allows");
+  require(before == 0 || spec_.draft.by != DraftSpec::By::Model, Fault::Usage,
+          "the small model that guesses knows nothing of the adapter's words: leave out --draft_model");
   // With media there may be words of a tower's own among the tokens.
   const int64_t lowest = request.media.empty() ? 0 : VisionSpec::kLowestMark;
   for (const int32_t t : request.prompt)
@@ -97,6 +101,12 @@ void Engine::check(EngineRequest& request) const {
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
           "temperature must be 0 or more, top_p and repetition_penalty above 0");
   s.max_new_tokens = request.embedding ? 0 : std::clamp<int64_t>(s.max_new_tokens, 1, room);
+}
+
+int64_t Engine::prompt_words(const std::string& adapter) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = prompt_words_.find(adapter);
+  return found == prompt_words_.end() ? 0 : found->second;
 }
 
 int64_t Engine::submit(EngineRequest request) {
@@ -177,8 +187,9 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
       require(l.name != name, Fault::Usage, "the adapter '", name, "' is still being unloaded");
     attach(name, dir);
     model_->forget_media();
+    const int64_t words = model_->prompt_words(name);
     const std::lock_guard lock(mutex_);
-    adapter_salt_[name] = next_salt_++;
+    adapter_salt_[name] = next_salt_++, prompt_words_[name] = words;
   });
 }
 

@@ -83,6 +83,7 @@ class Engine : public TextEngine {
     EngineRequest request;
     TokenCounts counts;
     std::vector<TokenOut> prompt;  // log-probs so far
+    int64_t before = 0;            // words that the adapter put before the prompt
     bool told_cached = false;
     int64_t drafted = 0;  // guesses that its receiver has not been told of
     GuessLength guesses;
@@ -129,6 +130,8 @@ class Engine : public TextEngine {
   std::vector<int64_t> give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void accept(const Sequence& sequence, TokenOut out, const std::string& error);
   const std::string& adapter_of(const Active& active) const;
+  // Words that the adapter of such a request puts before its prompt.
+  int64_t prompt_words(const std::string& adapter) const;
   void tell(int64_t id, EngineEvent event);  // to its sink
   void finish(int64_t id, Finish why, std::string error = {});
   bool enters(const std::string& adapter) const;
@@ -162,6 +165,7 @@ class Engine : public TextEngine {
   std::condition_variable wake_up_;
   std::deque<std::function<void()>> inbox_;
   std::map<std::string, uint64_t> adapter_salt_;  // loaded ones; a salt is never used twice
+  std::map<std::string, int64_t> prompt_words_;   // of those that bring some; "": of ModelHooks::always
   std::map<std::string, int64_t> entering_;       // requests in the inbox, by their adapter
   EngineStats stats_;
   int64_t next_id_ = 1, starting_ = 0;

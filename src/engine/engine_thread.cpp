@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "base/prompt_words.h"
 #include "device/failure.h"
 #include "engine/answer/answer_all.h"
 #include "engine/drafter.h"
@@ -102,7 +103,10 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   EngineRequest& r = active.request;
   if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
-  if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front(), .weights = weights_});
+  active.before = prompt_words(r.adapter);
+  if (r.sampling.prompt_logprobs >= 0)  // words that nobody asked of are not told
+    active.prompt.assign(static_cast<size_t>(active.before) + 1, {.id = r.prompt.front(), .weights = weights_});
+  put_prompt_before(r.prompt, active.before);
   if (const auto length = static_cast<uint64_t>(r.prompt.size()); static_cast<int64_t>(length) > alike_up_to_)
     salt |= scheduler_->spec().short_context > 0 ? Scheduler::kLongText : length << 32;
   try {
@@ -338,9 +342,10 @@ void Engine::tell(int64_t id, EngineEvent event) {
   if (it == active_.end()) return;
   Active& a = it->second;
   const Sequence* s = scheduler_->find(id);
-  if (!a.told_cached && s) event.cached_tokens = s->cached;
+  if (!a.told_cached && s) event.cached_tokens = std::max<int64_t>(0, s->cached - a.before);
   a.told_cached = true;
   event.prompt = std::exchange(a.prompt, {});
+  if (!event.prompt.empty()) event.prompt.erase(event.prompt.begin(), event.prompt.begin() + a.before);
   try {
     if (a.request.sink) a.request.sink(event);
   } catch (const std::exception& e) {

@@ -377,6 +377,10 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   return spread(x_TD, s);
 }
 
+int64_t Decoder::prompt_words(const std::string& adapter) const {
+  return backbone_.embed ? backbone_.embed->prompt_words(adapter) : 0;
+}
+
 at::Tensor Decoder::spread(const at::Tensor& x_TD, const Step& s) const {
   if (spec_.altup) return streams_of(x_TD, backbone_.spreads, s);
   return spec_.streams ? x_TD.repeat({1, spec_.streams->count}) : x_TD;

@@ -98,6 +98,8 @@ class Decoder : public Model {
   ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const override;
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
   void prepare_inference() override;
+  int64_t prompt_words(const std::string& adapter) const override;
+  std::string takes_no_prompt() const override { return spec_.takes_no_prompt(); }
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
   bool leaves_unread(const std::string& name) const override;

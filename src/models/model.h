@@ -78,6 +78,10 @@ class Model : public Module {
   virtual Head head_kind() const { return Head::Vocab; }
   // Of an encoder; null: it is none.
   virtual const EncoderForm* encoder() const { return nullptr; }
+  // Words that an adapter puts before every text; and why none can stand there ("": they can).
+  virtual int64_t prompt_words(const std::string& /*adapter*/) const { return 0; }
+  virtual std::string takes_no_prompt() const { return "their texts are read in a way of their own"; }
+
   // The token that fills up texts in other programs; -1: there is none.
   virtual int64_t pad_id() const { return -1; }
 

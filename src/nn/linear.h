@@ -28,6 +28,8 @@ class Delta : public Module {
                            Memo* memo = nullptr) const = 0;
   // Whether the new y is y with something added in place, so that nobody needs the old one. Only then there is a memo.
   virtual bool only_adds() const { return false; }
+  // Of an embedding: how many words it brings that stand before every text (base/prompt_words.h).
+  virtual int64_t prompt_words() const { return 0; }
   // In apply(), when nothing is dropped.
   virtual bool looks_at_weight() const { return true; }
   // The weight with the change, f32.

@@ -32,6 +32,12 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
     knobs.push_back({{str(s.packed ? "--packing_length " : "--max_length ", tokens),
                       s.packed ? "shorter packs" : "shorter rows: longer ones are cut or left out"},
                      [tokens](PlanSpec& p) { p.row_tokens = tokens, p.count_tokens(); }});
+  for (int64_t answers = s.train.answers / 2; answers >= 8; answers /= 2)
+    knobs.push_back({{str("--vllm_max_num_seqs ", answers), "fewer answers drawn at once: rounds take longer"},
+                     [answers](PlanSpec& p) {
+                       p.train.cache_bytes *= static_cast<double>(answers) / static_cast<double>(p.train.answers);
+                       p.train.answers = answers;
+                     }});
   if (s.element() > 2)
     knobs.push_back({{"--torch_dtype bfloat16", "weights and activations in two bytes"},
                      [](PlanSpec& p) { p.train.element = 2, p.train.optimizer.master = p.master_by_choice; }});

@@ -131,7 +131,8 @@ ModelFacts model_facts(const Json& config) {
   }
   m.state_numbers = shape.state.numbers();
   m.sharing = shape.sharing, m.by_distance = spec.attention.by_distance;
-  m.cached = shape.cached, m.hands_on_more = spec.hands_on_more(), m.pooled = shape.pooled;
+  m.cached = shape.cached, m.hands_on_more = spec.hands_on_more(), m.takes_no_prompt = spec.takes_no_prompt(),
+  m.pooled = shape.pooled;
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   if (spec.guess) m.guess_like = spec.guess->like;
   m.params = parameters_of(spec);

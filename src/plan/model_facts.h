@@ -47,6 +47,7 @@ struct ModelFacts {
   bool by_distance = false;
   // DecoderSpec::hands_on_more()
   bool hands_on_more = false;
+  std::string takes_no_prompt = "";  // DecoderSpec
   // Attention looks at pooled keys too.
   bool pooled = false;
   // ModelShape::position_numbers

@@ -54,6 +54,7 @@ std::string adapter_text(const TuningSpec& s) {
   LoraConfig config;
   config.kind = s.kind;
   if (s.kind == "ln_tuning") return adapter_title(config);
+  if (s.kind == "prompt_tuning") return str(adapter_title(config), " of ", s.prompt.words, " words");
   if (s.kind != "boft") return str(adapter_title(config), " of rank ", s.rank);
   return s.boft.block_size > 0 ? str("BOFT of blocks of ", s.boft.block_size)
                                : str("BOFT of ", s.boft.block_num, " blocks");

@@ -59,6 +59,7 @@ struct TrainSpec {
   int64_t trained_copies = 0;
   bool copies_share_trunk = false;  // they are adapters on the policy's frozen weights
   double cache_bytes = 0;           // of keys and values, when the run also generates
+  int64_t answers = 0;              // which it holds at once
   double patches = 0;               // of images that the tower sees in a micro-batch
   bool towers_again = false;        // the layers of a trained tower run again in the backward pass
   double media_cache = 0;           // bytes of prepared media, in the host's memory

@@ -41,7 +41,7 @@ class Freezing {
 
 LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
-  c.kind = s.kind, c.boft = s.boft, c.fourier = s.fourier, c.dora = s.dora;
+  c.kind = s.kind, c.boft = s.boft, c.fourier = s.fourier, c.prompt = s.prompt, c.dora = s.dora;
   c.r = s.rank, c.target_regex = s.target_regex, c.target_parameters = s.target_parameters;
   c.token_rows = s.token_rows;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
@@ -110,6 +110,8 @@ void place(LayerUse& layer, const std::string& module, LinearUse use) {
 // Factors on the embedding, and on each expert's matrices, which are stacked in one parameter.
 double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraConfig& lora) {
   const std::string module = p.module();
+  if (lora.kind == "prompt_tuning" && module == model.embedding)
+    return static_cast<double>(lora.prompt.words * p.shape[1]);
   const auto rank = [&](const std::string& name) {
     return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
   };

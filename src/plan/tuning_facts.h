@@ -20,6 +20,7 @@ struct TuningSpec {
   std::string kind = "lora";  // of which kind
   BoftSettings boft;
   FourierSettings fourier;
+  PromptSettings prompt;
   int64_t rank = 8;
   double dropout = 0.05, adapter_bytes = 4;  // of one element of a factor
   bool dora = false;

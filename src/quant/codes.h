@@ -19,6 +19,8 @@ struct CodeForm {
   int64_t group;                       // columns; the last of a row may have fewer
   bool zeros = false, leasts = false;  // false: they are 0
   CodeBook4 book = {};                 // of Kind::Book
+  // Of Kind::Signed: codes are the whole numbers from `lowest` on that so many bits can tell apart.
+  int bits = 8, lowest = -128;
 };
 
 inline constexpr CodeBook4 kWholeNumbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

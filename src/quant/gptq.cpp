@@ -65,17 +65,14 @@ class Gptq final : public Matrix, public Coded {
   int64_t bytes() const override { return bytes_; }
 
   void dequantise(int64_t row, int64_t count, float* out) const override {
-    const int64_t columns = shape().columns, rows = shape().rows;
+    const int64_t columns = shape().columns;
     const Grid grid = grid_of(row, count);
     for (int64_t c = 0; c < columns; c += kUnit) {
       const int32_t* group = group_.data() + c;
       const bool one = std::all_of(group, group + kUnit, [&](int32_t g) { return g == group[0]; });
       for (int64_t r = 0; r < count; ++r) {
-        uint32_t words[8];
         uint8_t codes[kUnit];
-        for (int64_t w = 0; w < form_.bits; ++w)
-          words[w] = codes_.at<uint32_t>((c * form_.bits / 32 + w) * rows + row + r);
-        unpack_unit(form_.bits, words, codes);
+        unit(c, row + r, codes);
         float* to = out + r * columns + c;
         if (one) {
           const auto at = static_cast<size_t>(group[0] * count + r);
@@ -94,22 +91,23 @@ class Gptq final : public Matrix, public Coded {
   // Where inputs are in the order of their groups.
   std::optional<CodeForm> code_form() const override {
     const int64_t width = form_.group_of(shape().columns);
-    if (form_.bits != 4 && form_.bits != 8) return std::nullopt;
     for (size_t c = 0; c < group_.size(); ++c)
       if (group_[c] != static_cast<int64_t>(c) / width) return std::nullopt;
     return CodeForm{.kind = form_.bits == 4 ? CodeForm::Kind::Book : CodeForm::Kind::Signed,
                     .group = width,
                     .zeros = true,
-                    .book = kWholeNumbers};
+                    .book = kWholeNumbers,
+                    .bits = static_cast<int>(form_.bits),
+                    .lowest = form_.bits == 8 ? -128 : 0};
   }
   void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
-    const int64_t columns = shape().columns, per_word = 32 / form_.bits;
-    const uint32_t mask = (1u << form_.bits) - 1, shift = form_.bits == 8 ? 128 : 0;  // bytes have a sign
-    for (int64_t c = 0; c < columns; c += per_word)
+    const int64_t columns = shape().columns;
+    const uint8_t shift = form_.bits == 8 ? 128 : 0;  // bytes have a sign
+    for (int64_t c = 0; c < columns; c += kUnit)
       for (int64_t r = 0; r < count; ++r) {
-        uint32_t word = codes_.at<uint32_t>(c / per_word * shape().rows + row + r);
-        for (int64_t k = 0; k < per_word; ++k, word >>= form_.bits)
-          out.code[r * columns + c + k] = static_cast<uint8_t>((word & mask) - shift);
+        uint8_t* const codes = out.code + r * columns + c;
+        unit(c, row + r, codes);
+        for (int64_t k = 0; k < kUnit; ++k) codes[k] = static_cast<uint8_t>(codes[k] - shift);
       }
     const Grid grid = grid_of(row, count);
     for (int64_t r = 0; r < count; ++r)
@@ -120,6 +118,13 @@ class Gptq final : public Matrix, public Coded {
   }
 
  private:
+  // The codes of kUnit columns of a row.
+  void unit(int64_t column, int64_t row, uint8_t* out) const {
+    uint32_t words[8];
+    for (int64_t w = 0; w < form_.bits; ++w)
+      words[w] = codes_.at<uint32_t>((column * form_.bits / 32 + w) * shape().rows + row);
+    unpack_unit(form_.bits, words, out);
+  }
   struct Grid {
     std::vector<float> scale, zero;  // [groups, count]
   };

@@ -67,20 +67,23 @@ class Hqq final : public Matrix, public Coded {
 
   // Where groups are parts of rows.
   std::optional<CodeForm> code_form() const override {
-    if (form_.axis != 1 || (form_.bits != 4 && form_.bits != 8) || shape().columns % form_.group != 0)
-      return std::nullopt;
+    if (form_.axis != 1 || shape().columns % form_.group != 0) return std::nullopt;
     return CodeForm{.kind = form_.bits == 4 ? CodeForm::Kind::Book : CodeForm::Kind::Signed,
                     .group = form_.group,
                     .zeros = true,
-                    .book = kWholeNumbers};
+                    .book = kWholeNumbers,
+                    .bits = static_cast<int>(form_.bits),
+                    .lowest = form_.bits == 8 ? -128 : 0};
   }
   void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
     const int64_t groups = shape().columns / form_.group, shift = form_.bits == 8 ? 128 : 0;
     for (int64_t n = 0; n < count * groups; ++n) {
       const int64_t r = row * groups + n, down = table_.shift(r, form_);
-      const auto* held = reinterpret_cast<const uint8_t*>(codes_.data) + r % table_.per_part * table_.columns;
-      for (int64_t c = 0; c < form_.group; ++c)
-        out.code[n * form_.group + c] = static_cast<uint8_t>(((held[c] >> down) & ((1 << form_.bits) - 1)) - shift);
+      const int64_t unit = r % table_.per_part * table_.columns, mask = (1 << form_.bits) - 1;
+      for (int64_t c = 0; c < form_.group; ++c) {
+        const int64_t held = form_.bits == 3 ? codes_.at<uint32_t>(unit + c) : codes_.at<uint8_t>(unit + c);
+        out.code[n * form_.group + c] = static_cast<uint8_t>((held >> down & mask) - shift);
+      }
       out.scale[n] = number_at(scales_, r);
       out.zero[n] = number_at(zeros_, r) - static_cast<float>(shift);
     }

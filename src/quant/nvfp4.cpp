@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "quant/code_books.h"
+#include "quant/codes.h"
 #include "quant/compressed.h"
 #include "quant/format.h"
 #include "quant/numbers.h"
@@ -12,7 +13,7 @@ namespace apus::quant {
 namespace {
 constexpr int64_t kGroup = 16;
 
-class Nvfp4 final : public Matrix {
+class Nvfp4 final : public Matrix, public Coded {
  public:
   Nvfp4(const StoredLayer& layer, Shape shape) : Matrix(shape), bytes_(layer.bytes()) {
     require(shape.columns % kGroup == 0, Fault::Model, layer.name, ": NVFP4 holds rows of a multiple of 16, not of ",
@@ -33,6 +34,23 @@ class Nvfp4 final : public Matrix {
       for (int64_t k = 0; k < kGroup / 2; ++k) {
         *out++ = kE2m1[pairs[k] & 15] * scale;
         *out++ = kE2m1[pairs[k] >> 4] * scale;
+      }
+    }
+  }
+
+  // Twice the numbers are whole ones.
+  std::optional<CodeForm> code_form() const override {
+    return CodeForm{.kind = CodeForm::Kind::Signed, .group = kGroup, .bits = 5, .lowest = -16};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t groups = shape().columns / kGroup;
+    for (int64_t n = 0; n < count * groups; ++n) {
+      const int64_t g = row * groups + n;
+      out.scale[n] = number_at(scales_, g) / global_ / 2;
+      const auto* pairs = reinterpret_cast<const uint8_t*>(codes_.data) + g * kGroup / 2;
+      for (int64_t k = 0; k < kGroup; ++k) {
+        const int code = k % 2 == 0 ? pairs[k / 2] & 15 : pairs[k / 2] >> 4;
+        out.code[n * kGroup + k] = static_cast<uint8_t>(static_cast<int>(2 * kE2m1[code]));
       }
     }
   }

@@ -153,6 +153,7 @@ NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
                    ? VectorReader(o.model.model, o.task.vector_form(o.model.model), loaded_.device.device)
                    : VectorReader()),
       book_(book_spec(path)) {
+  loaded_.require_no_prompt();
   if (o.model.task_type == "generative_reranker")
     yes_ = token_of_word(*tokenizer_, o.task.words.yes), no_ = token_of_word(*tokenizer_, o.task.words.no);
 }

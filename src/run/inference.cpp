@@ -194,6 +194,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const OpenedAdapter& adapt
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
   loaded.max_positions = model.shape().max_positions;
+  loaded.prompt_words = model.prompt_words(adapter.name.empty() ? kGiven : adapter.name);
   log_info(o.model, adapter.folder.empty() ? "" : " with " + adapter.folder, ": ",
            described.config["model_type"].get<std::string>(), ", ", weights_text(model, loaded.dtype),
            ranks && ranks->shares_parts() ? " as this rank's part" : "", " on ",
@@ -357,6 +358,7 @@ void read_whole(Inference& in, const ModelOptions& model, const OpenedAdapter& a
   require(!in.loaded.spread && (!ranks || !ranks->shares_parts()), Fault::Usage,
           "a model that reads texts as a whole lies on one device: leave out --device_map and "
           "--tensor_model_parallel_size");
+  in.loaded.require_no_prompt();
   const int64_t positions = in.loaded.max_positions;
   const int64_t longest = spec.max_model_len > 0 ? std::min(spec.max_model_len, positions) : positions;
   NumbersEngine::Reading reading = [](const Model& m, const at::Tensor& id_T, const at::Tensor& normed_TD,

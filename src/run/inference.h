@@ -36,8 +36,14 @@ struct LoadedModel {
   at::ScalarType dtype = at::kFloat;
   std::unique_ptr<Model> model;
   int64_t max_positions = 0;
+  int64_t prompt_words = 0;      // that its adapter puts before every text
   std::optional<Spread> spread;  // with --device_map
   Json config;                   // that of the checkpoint, with the head that its adapter brings
+  // Fault::Usage where texts are read without them.
+  void require_no_prompt() const {
+    require(prompt_words == 0, Fault::Usage,
+            "--adapters: a trained prompt (prompt tuning) is for models that answer in words");
+  }
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
 // `engine`: null when there will be no cache. `quantise`: a plain checkpoint's

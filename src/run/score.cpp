@@ -19,6 +19,7 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/prompt_words.h"
 #include "base/signals.h"
 #include "data/read/reader.h"
 #include "models/processed_media.h"
@@ -260,8 +261,10 @@ void Scorer::forward(const std::vector<ScoreRow>& rows, const std::vector<size_t
   Inputs::Media media;
   for (const size_t i : batch) {
     if (sight_) media.push_back(media_of(rows[i], *sight_));
-    lengths.push_back(static_cast<int32_t>(rows[i].ids.size()));
-    ids.insert(ids.end(), rows[i].ids.begin(), rows[i].ids.end());
+    std::vector<int32_t> text = rows[i].ids;
+    put_prompt_before(text, loaded_.prompt_words);
+    lengths.push_back(static_cast<int32_t>(text.size()));
+    ids.insert(ids.end(), text.begin(), text.end());
   }
   const at::Device device = loaded_.device.device;
   Step step = packed_step(lengths, device);
@@ -271,7 +274,8 @@ void Scorer::forward(const std::vector<ScoreRow>& rows, const std::vector<size_t
   const at::Tensor hidden_TD = loaded_.model->forward(inputs, step);
   int64_t begin = 0;
   for (size_t b = 0; b < batch.size(); ++b) {
-    const at::Tensor own_TD = hidden_TD.narrow(0, begin, lengths[b]);
+    const int64_t before = loaded_.prompt_words;
+    const at::Tensor own_TD = hidden_TD.narrow(0, begin + before, lengths[b] - before);
     begin += lengths[b];
     write(batch[b], rows[batch[b]], logprobs(own_TD, rows[batch[b]].labels));
     if (o_.dump_logits.empty()) continue;

@@ -396,7 +396,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(
       *tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-      {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
+      {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? o.all.value("vllm_max_num_seqs", int64_t{256}) : 16},
       [&](const fs::path& dir) {
         const auto save = [&] { tuned.save(dir, o); };
         shared.model ? shared.model->as_slices(save) : save();

@@ -30,7 +30,9 @@ int64_t model_limit(const char* name, const fs::path& model_dir) {
   return found != text.end() && found->is_number_integer() ? std::max<int64_t>(0, found->get<int64_t>()) : 0;
 }
 
-EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, const fs::path& model_dir) {
+// `before`: words of a trained prompt, with which a row is as long as it may be.
+EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, const fs::path& model_dir,
+                             int64_t before) {
   EncodeOptions e;
   // --max_length, else what the model can read.
   const int64_t own_length = t.encoder ? model_facts(read_model_config(model_dir)).positions
@@ -38,7 +40,9 @@ EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, con
   const int64_t max_length = t.max_length.value_or(own_length);
   e.vocabulary = model_limit("vocab_size", model_dir);
   e.use_chat_template = t.use_chat_template, e.system = t.system, e.encoder = t.encoder;
-  e.max_length = max_length, e.truncation = truncation_named(t.truncation_strategy);
+  require(max_length == 0 || max_length > before, Fault::Usage, "--max_length ", max_length,
+          " leaves no room behind the ", before, " words of the prompt (--num_virtual_tokens): raise it");
+  e.max_length = max_length > 0 ? max_length - before : 0, e.truncation = truncation_named(t.truncation_strategy);
   e.loss_scale = d.loss_scale, e.binary_loss_scale = d.is_binary_loss_scale;
   e.add_non_thinking_prefix = d.add_non_thinking_prefix, e.ignore_empty_think = !d.disable_ignore_empty_think,
   e.preserve_thinking = d.preserve_thinking;
@@ -129,10 +133,10 @@ struct Keep {
 };
 
 std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
-                                   RejectLog::Spec rejects) {
+                                   int64_t before, RejectLog::Spec rejects) {
   const auto tokenizer = Tokenizer::load(model_dir);
   const auto media = open_media_reader(model_dir, *tokenizer, prompt.media);
-  EncodeOptions options = encode_options(prompt, data, model_dir);
+  EncodeOptions options = encode_options(prompt, data, model_dir, before);
   if (media) options.media = media->made_with();
   auto keep = std::make_shared<Keep>(std::move(rejects),
                                      Encoder(tokenizer, chat_template(prompt, model_dir), options, media), media);
@@ -156,12 +160,17 @@ Json identities(const std::vector<std::string>& refs) {
   return all;
 }
 
+// Words that the tuner puts before every text.
+int64_t prompt_words(const TrainRun& o) {
+  return adapter_abilities(o.tuner.tuner_type).own_words ? o.tuner.kinds.num_virtual_tokens : 0;
+}
+
 // `rejected`: the file for rows that are left out; the first rank writes it.
 std::shared_ptr<Keep> encoder_of(const TrainRun& o, const fs::path& model_dir, const fs::path& rejected, bool first) {
   TemplateOptions prompt = o.prompt;
   if (!prompt.max_length) prompt.max_length = o.model.max_model_len;
   return open_encoder(
-      prompt, o.data, model_dir,
+      prompt, o.data, model_dir, prompt_words(o),
       {.file = first && !o.common.dry_run ? rejected : fs::path(), .strict = o.data.strict, .shown = first ? 20 : 0});
 }
 
@@ -171,13 +180,15 @@ TrainData open_train_data(const TrainRun& o, const Algorithm& algorithm, const f
                           const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0 && share.speaks;  // all ranks read the same rows; one speaks of them
   const auto keep = encoder_of(o, model_dir, run_dir / "rejected.jsonl", first);
+  const int64_t before = prompt_words(o);
   TrainingDataOptions options =
-      data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
+      data_options(o, share, keep->encoder.options().max_length + before, !keep->encoder.options().media.is_null());
   // Evaluations ask as many questions at once as a round of training does.
   if (algorithm_info(o.algorithm).asks_rows)
     options.validation_batch_size = algorithm.batches_per_collection().value_or(1);
-  const EncodeRow encode = [&algorithm, &keep = *keep](const Row& row) {
+  const EncodeRow encode = [&algorithm, &keep = *keep, before](const Row& row) {
     Samples samples = algorithm.encode(row, keep.encoder);
+    for (Sample& sample : samples) put_prompt_before(sample, before);
     keep.count_media(samples);
     return samples;
   };
@@ -231,7 +242,8 @@ TrainData open_shown_rows(const TrainRun& o, const std::vector<std::string>& dat
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
                       const CachedRows& kind, const fs::path& model_dir, const fs::path& folder) {
   make_writable_dir(folder);
-  const auto keep = open_encoder(prompt, data, model_dir, {.file = folder / "rejected.jsonl", .strict = data.strict});
+  const auto keep =
+      open_encoder(prompt, data, model_dir, 0, {.file = folder / "rejected.jsonl", .strict = data.strict});
   const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
   const auto algorithm = make_algorithm(kind.algorithm, kind.own);
   Json made = keep->encoder.made_with();
@@ -254,7 +266,7 @@ void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, co
 CalibrationRows calibration_rows(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
                                  const fs::path& model_dir, int64_t rows, int64_t block) {
   constexpr int64_t kJudged = 64;
-  const auto keep = open_encoder(prompt, data, model_dir, {.strict = data.strict});
+  const auto keep = open_encoder(prompt, data, model_dir, 0, {.strict = data.strict});
   const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
   std::vector<int64_t> chosen = sets.train;
   chosen.resize(static_cast<size_t>(std::min(rows + kJudged, static_cast<int64_t>(chosen.size()))));

@@ -92,6 +92,11 @@ LoraConfig lora_config(const TrainRun& o, Model& model) {
     std::erase_if(modules, [&](const auto& m) { return sight && is_frozen(sight->seeing(), frozen_groups(o), m); });
     aim_at_norms(c, o.tuner.target_modules, modules, /*whole=*/sight);
   }
+  if (c.kind == "prompt_tuning") {
+    c.prompt.hidden = model.shape().hidden, c.prompt.heads = model.shape().heads,
+    c.prompt.layers = model.shape().layers;
+    if (!c.prompt.text.empty()) c.prompt.text_ids = Tokenizer::load(o.model.model)->encode(c.prompt.text, true);
+  }
   if (c.kind == "ia3") c.feedforward_regex = scaled_inputs_expression(linear_modules(model));
   if (c.kind == "adapter")
     c.target_regex = feed_forward_expression(linear_modules(model)), c.width = model.shape().hidden;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine on the golden checkpoints: greedy answers are transformers' own, whatever the batch, the chunks, the
 // blocks, preemption and the prefix cache do.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
+#include "base/prompt_words.h"
 #include "checkpoint/adapter.h"
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
 #include "tests/models/golden_batch.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -204,6 +209,67 @@ TEST(ManyAdapters, OneBatchEqualsEachAlone) {
   EXPECT_EQ(ask({"lora"}), golden_answers("rslora"));
   for (const auto& kind : kinds) engine.unload_adapter(kind);
   EXPECT_EQ(ask({""}), base);
+}
+
+// Requests with a trained prompt, without one and with LoRA in one batch; lengths, log-probabilities and cached tokens
+// are of what was asked.
+TEST(ManyAdapters, ATrainedPromptStandsBeforeRequestsOfItsOwn) {
+  const golden::Case c("lora_qwen2");
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(golden::device());
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  EngineSpec spec{.block_size = 4, .max_step_tokens = 16, .max_sequences = 16, .cache_bytes = 1 << 20};
+  const ModelHooks hooks{
+      .load = [&](const std::string& name,
+                  const std::string& dir) { load_adapter_beside(*model, dir, name, at::kFloat, {}); },
+      .unload = [&](const std::string& name) { detach_adapter(*model, name); }};
+  const auto rows = golden::unpad(c, "gen");
+  const std::vector<int32_t> text(rows.ids[0].begin(), rows.ids[0].end());
+  // Read whole, token after token.
+  const auto read = [&](std::vector<int32_t> ids, const std::string& adapter) {
+    c10::AutoGradMode no_grad(false);
+    put_prompt_before(ids, model->prompt_words(adapter));
+    Step step = packed_step({static_cast<int32_t>(ids.size())}, golden::device());
+    step.routed = true;
+    if (!adapter.empty())
+      step.adapters = {{adapter, at::arange(std::ssize(ids), at::TensorOptions(at::kLong).device(golden::device()))}};
+    const at::Tensor hidden = model->forward(golden::ids_tensor({ids.begin(), ids.end()}, golden::device()), step);
+    return model->head(hidden, Step{})
+        .narrow(0, model->prompt_words(adapter), std::ssize(ids) - model->prompt_words(adapter))
+        .log_softmax(-1)
+        .cpu();
+  };
+  Engine engine(*model, options, spec, hooks);
+  const std::vector<std::string> names = {"", "prompt", "lora", "prompt"};
+  engine.load_adapter("prompt", (c.dir / "adapter_prompt_tuning").string());
+  engine.load_adapter("lora", (c.dir / "adapter_lora").string());
+  std::vector<EngineRequest> requests;
+  for (const std::string& name : names)
+    requests.push_back({.prompt = text,
+                        .sampling = {.temperature = 0, .max_new_tokens = 6, .ignore_eos = true, .prompt_logprobs = 0},
+                        .adapter = name});
+  const auto got = generate(engine, std::move(requests));
+  std::set<std::vector<int32_t>> different;
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::vector<int32_t> ids = text;
+    for (const int32_t id : got[i].ids()) {
+      EXPECT_EQ(id, read(ids, names[i])[-1].argmax().item<int64_t>()) << names[i];
+      ids.push_back(id);
+    }
+    different.insert(got[i].ids());
+    const at::Tensor scores = read(text, names[i]);
+    ASSERT_EQ(got[i].prompt.size(), text.size()) << names[i];
+    for (size_t t = 1; t < text.size(); ++t)
+      EXPECT_NEAR(got[i].prompt[t].logprob, scores[static_cast<int64_t>(t) - 1][text[t]].item<double>(), 1e-4);
+  }
+  EXPECT_EQ(different.size(), 3U);
+
+  const auto again = generate(engine, {{.prompt = text, .sampling = {.temperature = 0}, .adapter = "prompt"}});
+  EXPECT_GT(again[0].cached_tokens, 0);
+  EXPECT_LT(again[0].cached_tokens, std::ssize(text));
+  const std::vector<int32_t> longest(static_cast<size_t>(engine.max_model_len() - 3), 1);
+  EXPECT_NO_THROW(engine.submit({.prompt = longest}));
+  test::expect_says(test::refusal(Fault::Usage, [&] { engine.submit({.prompt = longest, .adapter = "prompt"}); }),
+                    "and the 5 words of the adapter leave no room");
 }
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine, ::testing::ValuesIn(golden::text_models()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdaLoRA, Bone, BOFT, IA3, FourierFT, VeRA and LN tuning against PEFT, bottlenecks against ms-swift: logits, loss,
-// gradients, files both ways, merged weights.
+// AdaLoRA, Bone, BOFT, IA3, FourierFT, VeRA, LN and prompt tuning against PEFT, bottlenecks against ms-swift: logits,
+// loss, gradients, files both ways, merged weights.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
@@ -11,6 +11,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/prompt_words.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/merge.h"
@@ -37,7 +38,24 @@ class AdapterKind : public ::testing::TestWithParam<const char*> {
         json(Json::parse(read_file(c.dir / "kinds.json"))[GetParam()]),
         numbers(SafetensorsFile::open(c.dir / "kinds.safetensors")),
         dir(c.dir / json["dir"].get<std::string>()),
-        batch(golden::unpad(c, "right")) {}
+        batch(golden::unpad(c, "right")) {
+    const LoraConfig config = read_adapter_config(dir);
+    if (config.kind == "prompt_tuning") put_prompt_before_each(config.prompt.words);
+  }
+  void put_prompt_before_each(int64_t words) {
+    golden::Packed with;
+    size_t begin = 0;
+    for (const int32_t length : batch.lengths) {
+      std::vector<int32_t> prompt;
+      put_prompt_before(prompt, words);
+      with.lengths.push_back(length + static_cast<int32_t>(words));
+      with.flat.insert(with.flat.end(), prompt.begin(), prompt.end());
+      with.labels.insert(with.labels.end(), prompt.size(), -100);
+      for (const size_t end = begin + static_cast<size_t>(length); begin < end; ++begin)
+        with.flat.push_back(batch.flat[begin]), with.labels.push_back(batch.labels[begin]);
+    }
+    batch = std::move(with);
+  }
   std::unique_ptr<Model> base() const {
     return load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
   }
@@ -45,8 +63,10 @@ class AdapterKind : public ::testing::TestWithParam<const char*> {
   at::Tensor logits(Model& model) const {
     c10::AutoGradMode no_grad(false);
     Step step = packed_step(batch.lengths, golden::device());
-    return model.head(model.forward(golden::ids_tensor(batch.flat, golden::device()), step), step)
-        .narrow(0, 0, wanted().size(0));
+    const at::Tensor id_T = golden::ids_tensor(batch.flat, golden::device());
+    const at::Tensor hidden_TD =
+        model.forward(id_T, step).index({id_T < int64_t{kFirstPromptWord}}).narrow(0, 0, wanted().size(0));
+    return model.head(hidden_TD, step);
   }
   Case c;
   Json json;
@@ -110,9 +130,28 @@ TEST_P(MergedKind, SavedAndMergedItIsTheSame) {
   }
   const Json said = Json::parse(read_file(folder.path / "a/adapter_config.json")),
              their = Json::parse(read_file(dir / "adapter_config.json"));
-  for (const char* key : {"peft_type", "init_r", "target_r", "r", "boft_block_size", "total_step", "mini_r",
-                          "feedforward_modules", "init_ia3_weights", "n_frequency", "random_loc_seed", "scaling",
-                          "init_weights", "projection_prng_key", "save_projection", "d_initial"})
+  for (const char* key : {"peft_type",
+                          "num_virtual_tokens",
+                          "token_dim",
+                          "num_transformer_submodules",
+                          "num_attention_heads",
+                          "num_layers",
+                          "prompt_tuning_init",
+                          "init_r",
+                          "target_r",
+                          "r",
+                          "boft_block_size",
+                          "total_step",
+                          "mini_r",
+                          "feedforward_modules",
+                          "init_ia3_weights",
+                          "n_frequency",
+                          "random_loc_seed",
+                          "scaling",
+                          "init_weights",
+                          "projection_prng_key",
+                          "save_projection",
+                          "d_initial"})
     EXPECT_EQ(said.value(key, Json()), their.value(key, Json())) << key;
 
   merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
@@ -136,9 +175,59 @@ TEST_P(MergedKind, AFreshOneChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind,
                          ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning",
-                                           "adapter"));
+                                           "prompt_tuning", "adapter"));
 INSTANTIATE_TEST_SUITE_P(Peft, MergedKind,
                          ::testing::Values("adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning"));
+
+// A fresh prompt is made of the table's rows, and its files are PEFT's.
+TEST(PromptTuning, ItBeginsAsWordsAndIsSavedAsPeftSavesIt) {
+  const Case c("lora_qwen2");
+  const auto base = [&] { return load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()}); };
+  const auto rows_of = [](Model& model) {
+    at::Tensor rows;
+    model.visit([&](const std::string& name, Param& p) {
+      if (name.ends_with("prompt_embeddings")) rows = p.data;
+    });
+    return rows;
+  };
+  LoraConfig config;
+  config.kind = "prompt_tuning", config.init = "TEXT", config.prompt.words = 5, config.prompt.text_ids = {7, 9};
+  const auto text = base();
+  const Adapter adapter = make_adapter(*text, config, 3);
+  const at::Tensor table = TensorFolder(c.dir / "checkpoint").tensor("model.embed_tokens.weight").to(at::kFloat);
+  for (const auto& [row, token] : std::map<int, int>{{0, 7}, {1, 9}, {2, 7}, {3, 9}, {4, 7}})
+    EXPECT_EQ(max_abs(rows_of(*text)[row], table[token]), 0) << row;
+  config.init = "SAMPLE_VOCAB";
+  const auto drawn = base(), likewise = base(), other = base();
+  make_adapter(*drawn, config, 3), make_adapter(*likewise, config, 3), make_adapter(*other, config, 4);
+  EXPECT_EQ(max_abs(rows_of(*drawn), rows_of(*likewise)), 0);
+  EXPECT_GT(max_abs(rows_of(*drawn), rows_of(*other)), 0);
+  EXPECT_EQ((table.unsqueeze(0) - rows_of(*drawn).cpu().unsqueeze(1)).abs().amax(2).amin(1).max().item<float>(), 0);
+
+  const fs::path theirs = c.dir / "adapter_prompt_tuning";
+  const auto model = base();
+  const Adapter read = load_adapter(*model, theirs);
+  const test::Folder folder;
+  save_adapter(*model, read, folder.path, {});
+  const auto mine = SafetensorsFile::open(folder.path / "adapter_model.safetensors"),
+             their = SafetensorsFile::open(theirs / "adapter_model.safetensors");
+  ASSERT_EQ(mine->entries().size(), 1U);
+  EXPECT_EQ(max_abs(mine->tensor("prompt_embeddings"), their->tensor("prompt_embeddings")), 0);
+  const Json said = Json::parse(read_file(folder.path / "adapter_config.json")),
+             their_config = Json::parse(read_file(theirs / "adapter_config.json"));
+  for (const auto& [key, value] : their_config.items())
+    if (key != "peft_version") {
+      EXPECT_EQ(said.value(key, Json("missing")), value) << key;
+    }
+  test::expect_says(test::refusal(Fault::Usage,
+                                  [&] {
+                                    merge_adapters({.base = c.dir / "checkpoint",
+                                                    .parts = {{theirs}},
+                                                    .output = folder.path / "m",
+                                                    .dtype = at::kFloat});
+                                  }),
+                    "cannot be merged");
+}
 
 // As torch.randperm draws them, seed 777.
 TEST(Fourier, PlacesAreTorchs) {

@@ -57,6 +57,34 @@ TEST_F(TrainTuners, LlamaProAddsLayersAndTrainsThem) {
       "--llamapro_num_new_blocks 7 does not divide");
 }
 
+// Its rows are all that is trained and saved, one by one and packed; a run goes on from its checkpoint.
+TEST_F(TrainTuners, APromptIsTrainedBeforeEveryRow) {
+  const auto train = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--dataset", (island() / "heldout.jsonl").string(), "--tuner_type", "prompt_tuning",
+                             "--num_virtual_tokens", "6", "--learning_rate", "0.1", "--save_steps", "1"});
+    sft(out, more);
+  };
+  const auto rows_of = [&](const std::string& checkpoint) {
+    const TensorFolder file(dir() / checkpoint, "adapter_model");
+    EXPECT_EQ(file.names(), std::vector<std::string>{"prompt_embeddings"});
+    return file.tensor("prompt_embeddings");
+  };
+  train("prompt", {});
+  const at::Tensor first = rows_of("prompt/checkpoint-1"), last = rows_of("prompt/checkpoint-2");
+  EXPECT_EQ(first.size(0), 6);
+  EXPECT_GT((last - first).abs().amin(0).max().item<double>(), 0) << "each row learns";
+  train("prompt-on", {"--resume_from_checkpoint", (dir() / "prompt/checkpoint-1").string()});
+  EXPECT_TRUE(at::equal(rows_of("prompt-on/checkpoint-2"), last));
+  train("prompt-packed", {"--packing", "true", "--max_length", "128"});
+  const auto refused = [&](std::vector<std::string> more, const char* why) {
+    test::expect_says(test::refusal(Fault::Usage, [&] { train("prompt-wrong", more); }), why);
+  };
+  refused({"--max_length", "6"}, "leaves no room behind the 6 words of the prompt");
+  refused({"--predict_with_generate", "true"}, "goes without --predict_with_generate");
+  refused({"--modules_to_save", "all-norm"}, "trains a prompt alone");
+  refused({"--prompt_tuning_init", "text"}, "go together: give both or neither");
+}
+
 // Factors begin with gradients of the first rows, and what they add is taken out of the weights, so that nothing has
 // changed before the first update. A run goes on from its checkpoint.
 TEST_F(TrainTuners, LoraGaBeginsWithGradients) {

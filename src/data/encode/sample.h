@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/prompt_words.h"
 #include "media/media_item.h"
 
 namespace apus {
@@ -38,6 +39,15 @@ struct Sample {
 };
 
 using Samples = std::vector<Sample>;
+
+// Puts the words of a trained prompt before a text: they are read, and not learnt to be said.
+inline void put_prompt_before(Sample& sample, int64_t words) {
+  const auto count = static_cast<size_t>(words);
+  put_prompt_before(sample.ids, words);
+  sample.trained.insert(sample.trained.begin(), count, 0);
+  if (!sample.weights.empty()) sample.weights.insert(sample.weights.begin(), count, 1);
+  for (auto& [name, values] : sample.token_columns) values.insert(values.begin(), count, 0);
+}
 
 // The media that end before this token, as those of a prompt do.
 inline std::vector<MediaItem> media_before(const Sample& sample, size_t token) {

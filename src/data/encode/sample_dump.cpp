@@ -7,10 +7,21 @@ namespace apus {
 
 namespace {
 
+// How many words of a trained prompt begin here: they have numbers that rise, and no text.
+size_t prompt_words_at(const std::vector<int64_t>& ids, size_t begin) {
+  size_t end = begin;
+  while (end < ids.size() && ids[end] >= kFirstPromptWord) ++end;
+  return end - begin;
+}
+
 // Ids as text, runs of five or more alike as "[id * n]".
 std::string ids_text(const std::vector<int64_t>& ids) {
   std::string out = "[";
   for (size_t i = 0; i < ids.size();) {
+    if (const size_t words = prompt_words_at(ids, i); words > 0) {
+      out += str("[prompt * ", words, "]"), i += words;
+      continue;
+    }
     size_t end = i;
     while (end < ids.size() && ids[end] == ids[i]) ++end;
     if (i) out += ", ";
@@ -33,6 +44,10 @@ std::string tokens_text(const std::vector<int64_t>& ids, const Tokenizer& tokeni
     plain.clear();
   };
   for (size_t i = 0; i < ids.size();) {
+    if (const size_t words = prompt_words_at(ids, i); words > 0) {
+      out += str("[prompt * ", words, "]"), i += words;
+      continue;
+    }
     size_t end = i;
     while (end < ids.size() && ids[end] == ids[i]) ++end;
     if (ids[i] < 0 || end - i >= 5) {

@@ -308,6 +308,14 @@ struct DecoderSpec {
   const std::string& attention_in(int64_t layer) const {
     return looks_at_pictures(layer) ? pictures->attention : attention_name;
   }
+  // Why words that an adapter brings cannot stand before a text; "": they can.
+  std::string takes_no_prompt() const {
+    if (seeing) return "their towers have words of their own";
+    if (encoder || embed_name.empty()) return "their texts are read in a way of their own";
+    // Whether rows of a prompt are scaled too differs from family to family in PEFT.
+    if (embedding_scale != 1) return "their embeddings are scaled";
+    return layer_inputs || experts_by_word() ? "their layers look at the words themselves" : "";
+  }
   bool experts_by_word() const {
     return std::any_of(feed_forward.begin(), feed_forward.end(), [](const FeedForwardSpec& kind) {
       const auto* mixture = std::get_if<MixtureSpec>(&kind);

@@ -28,12 +28,15 @@ void RolloutServerOptions::fields(OptionTable& v) {
   v("vllm_server_port", vllm_server_port, "their ports, one for each --vllm_server_host").shown_default("8000");
   v("vllm_server_timeout", vllm_server_timeout, "seconds that a server may be away before it counts as lost")
       .at_least(1);
-  v.no_effect({"vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_prefix_caching", "vllm_enable_lora",
-               "vllm_max_lora_rank", "vllm_limit_mm_per_prompt", "vllm_max_num_seqs", "vllm_mm_processor_cache_gb",
-               "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn", "vllm_use_async_engine", "sleep_level",
-               "offload_model", "offload_optimizer", "move_model_batches", "ds3_gather_for_generation",
-               "enable_flattened_weight_sync"},
-              "the engine works on the trainer's own weights, and its cache is given back between rounds");
+  v("vllm_max_num_seqs", vllm_max_num_seqs,
+    "answers that a process draws at once; fewer take less memory and more time, and are the same answers")
+      .at_least(1);
+  v.no_effect(
+      {"vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_prefix_caching", "vllm_enable_lora",
+       "vllm_max_lora_rank", "vllm_limit_mm_per_prompt", "vllm_mm_processor_cache_gb", "vllm_disable_custom_all_reduce",
+       "vllm_disable_cascade_attn", "vllm_use_async_engine", "sleep_level", "offload_model", "offload_optimizer",
+       "move_model_batches", "ds3_gather_for_generation", "enable_flattened_weight_sync"},
+      "the engine works on the trainer's own weights, and its cache is given back between rounds");
   v.no_effect({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
                "vllm_enable_expert_parallel"},
               "each process answers its own share of the questions, with the model that it trains");

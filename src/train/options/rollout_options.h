@@ -17,6 +17,7 @@ struct RolloutServerOptions {
   std::optional<std::string> vllm_mode;  // colocate: this process; server
   std::vector<std::string> vllm_server_base_url, vllm_server_host, vllm_server_port;
   int64_t vllm_server_timeout = 240;  // seconds
+  int64_t vllm_max_num_seqs = 256;    // of the engine in this process
   std::vector<std::string> stop_words;
 
   std::vector<std::string> server_urls() const;  // empty: this process

@@ -4,6 +4,8 @@
 // alone and among others.
 #pragma once
 
+#include <utility>
+
 #include "devices/cpu/kernels/codes.h"
 #include "devices/cpu/kernels/int8_forms.h"
 
@@ -17,64 +19,107 @@ constexpr int kInt8Rows = 8;
 #else
 constexpr int kInt8Rows = 4;
 #endif
-constexpr int64_t kStepBytes = 4 * kPanel;  // four columns of a panel in bytes, eight in halves of bytes
+constexpr int64_t kStepBytes = 4 * kPanel;  // four columns of a panel in bytes, eight of which are of four bits
 
 // One number of a group's 32 outputs, as f32.
 inline Floats group_numbers(const void* from, bool wide, int64_t at) {
   return wide ? load(static_cast<const float*>(from) + at) : half_floats(static_cast<const uint16_t*>(from) + at);
 }
 
-// sum [R, V] += codes * R rows of numbers, over `steps` of kStepBytes.
-template <bool kHalves, int R, int V, class Form>
+// The codes of four or six bits of eight columns, the step-th eight of a panel: four, and the four behind them.
+template <int kBits, int kHalf>
+inline std::pair<Bytes, Bytes> eight_columns(const uint8_t* codes, int64_t step) {
+  if constexpr (kBits == 4) {
+    const Bytes both = load_bytes(codes + step * kStepBytes);
+    return {both & 15, (Bytes)((Words)both >> 4) & 15};
+  } else {
+    const uint8_t* const sixteen = codes + step / 2 * 3 * kStepBytes;
+    const Bytes both = load_bytes(sixteen + kHalf * kStepBytes), upper = load_bytes(sixteen + 2 * kStepBytes);
+    const Words first = kHalf ? (Words)upper : (Words)upper << 4,
+                second = kHalf ? (Words)upper >> 2 : (Words)upper << 2;
+    return {(both & 15) | ((Bytes)first & 0x30), ((Bytes)((Words)both >> 4) & 15) | ((Bytes)second & 0x30)};
+  }
+}
+
+// sum [R, V] += codes * R rows of numbers, the step-th four columns of eight bits, or eight of others.
+template <int kBits, int kHalf, int R, int V, class Form>
+inline void add_step(const Form& form, int64_t step, const uint8_t* codes, const int8_t* number, int64_t ld,
+                     typename Form::Sum (*sum)[V]) {
+  typename Form::Number low[V], high[kBits < 8 ? V : 1];
+  for (int v = 0; v < V; ++v) {
+    if constexpr (kBits < 8) {
+      const auto [first, second] = eight_columns<kBits, kHalf>(codes + 4 * kWidth * v, step);
+      low[v] = form.number(first), high[v] = form.number(second);
+    } else {
+      low[v] = form.number(load_bytes(codes + step * kStepBytes + 4 * kWidth * v));
+    }
+  }
+  number += step * (kBits < 8 ? 8 : 4);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const Places one = four(number + r * ld);
+    if constexpr (kBits < 8) {
+      const Places other = four(number + r * ld + 4);
+      for (int v = 0; v < V; ++v)
+        if constexpr (requires { Form::add_both(sum[r][v], low[v], one, high[v], other); }) {
+          Form::add_both(sum[r][v], low[v], one, high[v], other);
+        } else {
+          Form::add(sum[r][v], low[v], one), Form::add(sum[r][v], high[v], other);
+        }
+    } else {
+      for (int v = 0; v < V; ++v) Form::add(sum[r][v], low[v], one);
+    }
+  }
+}
+
+// An even number of steps.
+template <int kBits, int R, int V, class Form>
 inline void add_by_lanes(const Form& form, int64_t steps, const uint8_t* codes, const int8_t* number, int64_t ld,
                          typename Form::Sum (*sum)[V]) {
-  for (int64_t step = 0; step < steps; ++step, codes += kStepBytes, number += kHalves ? 8 : 4) {
-    typename Form::Number low[V], high[kHalves ? V : 1];
-    for (int v = 0; v < V; ++v) {
-      const Bytes code = load_bytes(codes + 4 * kWidth * v);
-      if constexpr (kHalves) {
-        low[v] = form.number(code & 15);
-        high[v] = form.number((Bytes)((Words)code >> 4) & 15);
-      } else {
-        low[v] = form.number(code);
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Places one = four(number + r * ld);
-      for (int v = 0; v < V; ++v) Form::add(sum[r][v], low[v], one);
-      if constexpr (kHalves) {
-        const Places other = four(number + r * ld + 4);
-        for (int v = 0; v < V; ++v) Form::add(sum[r][v], high[v], other);
-      }
-    }
+  for (int64_t step = 0; step < steps; step += 2) {
+    add_step<kBits, 0, R, V>(form, step, codes, number, ld, sum);
+    add_step<kBits, 1, R, V>(form, step + 1, codes, number, ld, sum);
   }
 }
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 // The same by SMMLA: eight columns of two rows by those of two outputs, all four sums in one vector.
-template <bool kHalves, int R, int V, class Form>
-inline void add_products(const Form& form, int64_t steps, const uint8_t* codes, const int8_t* number, int64_t ld,
+template <int kBits, int kHalf, int P, int V, class Form>
+inline void add_squares(const Form& form, int64_t step, const uint8_t* codes, const int8_t* number, int64_t ld,
+                        int32x4_t (*square)[V][2]) {
+  int8x16_t w[V][2];
+  for (int v = 0; v < V; ++v) {
+    std::pair<Bytes, Bytes> eight;
+    if constexpr (kBits < 8) {
+      eight = eight_columns<kBits, kHalf>(codes + 4 * kWidth * v, step);
+    } else {
+      const uint8_t* const from = codes + 2 * step * kStepBytes + 4 * kWidth * v;
+      eight = {load_bytes(from), load_bytes(from + kStepBytes)};
+    }
+    const auto low = (int32x4_t)form.number(eight.first), high = (int32x4_t)form.number(eight.second);
+    w[v][0] = (int8x16_t)vzip1q_s32(low, high), w[v][1] = (int8x16_t)vzip2q_s32(low, high);
+  }
+  number += 8 * step;
+#pragma GCC unroll 4
+  for (int r = 0; r < P; ++r) {
+    const int8x16_t rows = vcombine_s8(vld1_s8(number + 2 * r * ld), vld1_s8(number + (2 * r + 1) * ld));
+    for (int v = 0; v < V; ++v)
+      for (int h = 0; h < 2; ++h) square[r][v][h] = vmmlaq_s32(square[r][v][h], rows, w[v][h]);
+  }
+}
+
+template <int kBits, int R, int V, class Form>
+inline void add_products(const Form& form, int64_t columns, const uint8_t* codes, const int8_t* number, int64_t ld,
                          Ints (*sum)[V]) {
-  constexpr int kPairs = R / 2, kSteps = kHalves ? 1 : 2;
-  if constexpr (R % 2) add_by_lanes<kHalves, 1, V>(form, steps, codes, number + 2 * kPairs * ld, ld, sum + 2 * kPairs);
+  constexpr int kPairs = R / 2;
+  if constexpr (R % 2)
+    add_by_lanes<kBits, 1, V>(form, columns / (kBits < 8 ? 8 : 4), codes, number + 2 * kPairs * ld, ld,
+                              sum + 2 * kPairs);
   if constexpr (kPairs > 0) {
     int32x4_t square[kPairs][V][2] = {};  // of the first two outputs of four, and the others
-    for (int64_t step = 0; step < steps; step += kSteps, codes += kSteps * kStepBytes, number += 8) {
-      int8x16_t w[V][2];
-      for (int v = 0; v < V; ++v) {
-        const Bytes code = load_bytes(codes + 4 * kWidth * v);
-        const auto low = (int32x4_t)form.number(kHalves ? code & 15 : code);
-        const auto high = (int32x4_t)form.number(kHalves ? (Bytes)((Words)code >> 4) & 15
-                                                         : load_bytes(codes + 4 * kWidth * v + kStepBytes));
-        w[v][0] = (int8x16_t)vzip1q_s32(low, high), w[v][1] = (int8x16_t)vzip2q_s32(low, high);
-      }
-#pragma GCC unroll 4
-      for (int r = 0; r < kPairs; ++r) {
-        const int8x16_t rows = vcombine_s8(vld1_s8(number + 2 * r * ld), vld1_s8(number + (2 * r + 1) * ld));
-        for (int v = 0; v < V; ++v)
-          for (int h = 0; h < 2; ++h) square[r][v][h] = vmmlaq_s32(square[r][v][h], rows, w[v][h]);
-      }
+    for (int64_t step = 0; step < columns / 8; step += 2) {
+      add_squares<kBits, 0, kPairs, V>(form, step, codes, number, ld, square);
+      add_squares<kBits, 1, kPairs, V>(form, step + 1, codes, number, ld, square);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kPairs; ++r)
@@ -85,26 +130,26 @@ inline void add_products(const Form& form, int64_t steps, const uint8_t* codes, 
   }
 }
 #else
-template <bool kHalves, int R, int V, class Form>
-inline void add_products(const Form& form, int64_t steps, const uint8_t* codes, const int8_t* number, int64_t ld,
+template <int kBits, int R, int V, class Form>
+inline void add_products(const Form& form, int64_t columns, const uint8_t* codes, const int8_t* number, int64_t ld,
                          typename Form::Sum (*sum)[V]) {
-  add_by_lanes<kHalves, R, V>(form, steps, codes, number, ld, sum);
+  add_by_lanes<kBits, R, V>(form, columns / (kBits < 8 ? 8 : 4), codes, number, ld, sum);
 }
 #endif
 
-// c [R, 32] of R rows of x, for V vectors of outputs from the first-th on. kHalves: codes of four bits.
-template <bool kHalves, int R, int V, class Form>
+// c [R, 32] of R rows of x, for V vectors of outputs from the first-th on.
+template <int kBits, int R, int V, class Form>
 void int8_tile(const Form& form, const CodePanel& w, const Int8Rows& x, int64_t row, int first, float* c) {
   Floats result[R][V] = {};
   const CodeScales& s = w.scales;
-  const int64_t unit = s.group % 32 == 0 || s.group >= w.columns ? 32 : 16, steps = kHalves ? unit / 8 : unit / 4;
+  const int64_t unit = s.group % 32 == 0 || s.group >= w.columns ? 32 : 16;
   const uint8_t* codes = w.codes + 4 * kWidth * first;
   const int8_t* number = x.number + row * x.ld;
   int64_t left = s.group, group = kWidth * first;  // of the scales [group][32]
   for (int64_t column = 0; column < w.columns; column += unit, number += unit) {
     typename Form::Sum sum[R][V] = {};
-    add_products<kHalves, R, V>(form, steps, codes, number, x.ld, sum);
-    codes += steps * kStepBytes;
+    add_products<kBits, R, V>(form, unit, codes, number, x.ld, sum);
+    codes += unit * kPanel * kBits / 8;
     Floats scale[V], least[V] = {};
     for (int v = 0; v < V; ++v) {
       const Floats own = group_numbers(s.scale, s.wide, group + v * kWidth) * s.factor;
@@ -130,32 +175,33 @@ void int8_tile(const Form& form, const CodePanel& w, const Int8Rows& x, int64_t 
     for (int v = 0; v < V; ++v) store(c + r * kPanel + (first + v) * kWidth, result[r][v]);
 }
 
-template <bool kHalves, int R, class Form>
+template <int kBits, int R, class Form>
 void int8_rows(const Form& form, const CodePanel& w, const Int8Rows& x, int64_t row, int64_t rows, float* c) {
   if constexpr (R == 1) {
     constexpr int kAtOnce = kByteVectors < 4 ? kByteVectors : 4;
-    for (int first = 0; first < kByteVectors; first += kAtOnce)
-      int8_tile<kHalves, 1, kAtOnce>(form, w, x, row, first, c);
+    for (int first = 0; first < kByteVectors; first += kAtOnce) int8_tile<kBits, 1, kAtOnce>(form, w, x, row, first, c);
   } else if (rows == R) {
-    for (int first = 0; first < kByteVectors; first += 2) int8_tile<kHalves, R, 2>(form, w, x, row, first, c);
+    for (int first = 0; first < kByteVectors; first += 2) int8_tile<kBits, R, 2>(form, w, x, row, first, c);
   } else {
-    int8_rows<kHalves, R - 1>(form, w, x, row, rows, c);
+    int8_rows<kBits, R - 1>(form, w, x, row, rows, c);
   }
 }
 
-template <bool kHalves, class Form>
+template <int kBits, class Form>
 void int8_panel(const Form& form, int64_t m, const Int8Rows& x, const CodePanel& w, float* c) {
   for (int64_t row = 0; row < m; row += kInt8Rows)
-    int8_rows<kHalves, kInt8Rows>(form, w, x, row, smaller(kInt8Rows, m - row), c + row * kPanel);
+    int8_rows<kBits, kInt8Rows>(form, w, x, row, smaller(kInt8Rows, m - row), c + row * kPanel);
 }
 
 void dots_int8(int64_t m, const Int8Rows& x, const CodePanel& w, float* c) {
   if (w.bits == 8)
-    int8_panel<false>(Wide(), m, x, w, c);
+    int8_panel<8>(Wide(), m, x, w, c);
+  else if (w.bits == 6)
+    int8_panel<6>(Six(), m, x, w, c);
   else if (w.book)
-    int8_panel<true>(Book(w.book), m, x, w, c);
+    int8_panel<4>(Book(w.book), m, x, w, c);
   else
-    int8_panel<true>(Small(), m, x, w, c);
+    int8_panel<4>(Small(), m, x, w, c);
 }
 
 // x is NaN or infinite somewhere: so is its scale.

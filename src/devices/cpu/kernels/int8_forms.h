@@ -38,6 +38,7 @@ struct Small : Unsigned {
   using Number = Bytes;
   static Number number(Bytes code) { return code; }
 };
+using Six = Small;
 struct Wide : Unsigned {
   static constexpr int kBias = 128;
   using Number = Bytes;
@@ -67,6 +68,19 @@ struct Small {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)w, (__m256i)x));
   }
   static Ints total(Sum sum) { return (Ints)_mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+};
+// Four of codes up to 63 fit.
+struct Six {
+  static constexpr int kBias = 0;
+  using Number = Bytes;
+  using Sum = Ints;
+  static Number number(Bytes code) { return code; }
+  static void add_both(Sum& sum, Number w, Places x, Number other, Places y) {
+    const __m256i all = _mm256_add_epi16(_mm256_maddubs_epi16((__m256i)w, (__m256i)x),
+                                         _mm256_maddubs_epi16((__m256i)other, (__m256i)y));
+    sum += (Ints)_mm256_madd_epi16(all, _mm256_set1_epi16(1));
+  }
+  static Ints total(Sum sum) { return sum; }
 };
 struct Signs {
   static constexpr int kBias = 0;
@@ -125,6 +139,7 @@ struct Plain {
 struct Wide : Plain {
   static Number number(Bytes code) { return (Places)code; }
 };
+using Six = Wide;
 #if defined(__ARM_FEATURE_DOTPROD)
 using Small = Wide;
 #else
@@ -168,6 +183,7 @@ struct Wide : Scalars {
   static Number number(Bytes code) { return (Places)code; }
 };
 using Small = Wide;
+using Six = Wide;
 class Book : public Scalars {
  public:
   explicit Book(const int8_t* book) { std::memcpy(book_, book, sizeof book_); }

@@ -153,12 +153,14 @@ struct Int8Rows {
 };
 
 // 32 rows of a weight, for each four columns the codes of one row after the other; of four bits, each byte has a code
-// of the four columns behind in its upper half. scales: [groups][32 rows].
+// of the four columns behind in its upper half. Of six bits, behind the lower four of sixteen columns their upper two:
+// each byte has those of a column, and of the columns four, eight and twelve behind. scales: [groups][32 rows].
 struct CodePanel {
   const uint8_t* codes;
   CodeScales scales;
   int64_t columns, bits;  // columns: a multiple of 32
-  const int8_t* book;  // of four bits: whole numbers that the codes stand for, times book_factor; null: code + offset
+  // Of four bits: whole numbers that the codes stand for, times book_factor; null: code + offset.
+  const int8_t* book;
   float book_factor;
   int32_t offset;
 };

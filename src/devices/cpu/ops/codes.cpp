@@ -45,6 +45,26 @@ void write_numbers(const std::vector<float>& numbers, int64_t rows, int64_t grou
   });
 }
 
+// Four whole numbers of eight bits, each with this added.
+uint32_t added_to_bytes(uint32_t bytes, int more) {
+  constexpr uint32_t kTop = 0x80808080;
+  const uint32_t all = static_cast<uint8_t>(more) * 0x01010101U;
+  return ((bytes & ~kTop) + (all & ~kTop)) ^ ((bytes ^ all) & kTop);
+}
+
+// One row's codes of six bits, as they lie in a panel, as whole numbers of eight.
+void widen_six(const uint8_t* from, int64_t columns, int lowest, uint8_t* out) {
+  for (int64_t column = 0; column < columns; column += 16, from += 12, out += 16) {
+    uint32_t lower[2], upper;
+    std::memcpy(lower, from, 8), std::memcpy(&upper, from + 8, 4);
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t code = (lower[i / 2] >> 4 * (i % 2) & 0x0f0f0f0f) | (upper >> 2 * i & 0x03030303) << 4,
+                     number = added_to_bytes(code, lowest);
+      std::memcpy(out + 4 * i, &number, 4);
+    }
+  }
+}
+
 bool fits(const quant::CodeForm& form, int64_t columns) {
   return form.group >= columns || form.group % (form.kind == CodeKind::Book ? 32 : 16) == 0;
 }
@@ -73,16 +93,40 @@ void Codes::Head::lay_out() {
   bytes = leasts_at + (leasts ? each : 0);
 }
 
+// Of six bits, from what gives four columns of a row.
+template <class Four>
+void Codes::write_six(const Head& head, const Four& four, uint8_t* out) {
+  constexpr int64_t kPart = 4 * kPanel;
+  for (int64_t column = 0; column < head.filled(); column += 16, out += 3 * kPart)
+    for (int64_t row = 0; row < kPanel; ++row) {
+      uint32_t code[4], upper = 0;
+      for (int i = 0; i < 4; ++i) {
+        code[i] = added_to_bytes(four(row, column + 4 * i), -head.offset);
+        upper |= (code[i] >> 4 & 0x03030303) << 2 * i;
+      }
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t lower = (code[2 * half] & 0x0f0f0f0f) | (code[2 * half + 1] & 0x0f0f0f0f) << 4;
+        std::memcpy(out + half * kPart + 4 * row, &lower, 4);
+      }
+      std::memcpy(out + 2 * kPart + 4 * row, &upper, 4);
+    }
+}
+
 // The codes of 32 rows, [32, columns] bytes, in their order.
 void Codes::write_codes(const Head& head, int64_t panel, const uint8_t* code, uint8_t* out) {
   out += kHeadBytes + panel * head.panel_bytes();
-  const int64_t rows = std::min(kPanel, head.rows - panel * kPanel), step = 32 / head.bits();
+  const int64_t rows = std::min(kPanel, head.rows - panel * kPanel);
   const auto four = [&](int64_t row, int64_t column) {
     uint32_t all = 0;
-    const int64_t there = std::min<int64_t>(4, head.columns - column);
-    if (row < rows && there > 0) std::memcpy(&all, code + row * head.columns + column, static_cast<size_t>(there));
+    const int64_t there = row < rows ? head.columns - column : 0;
+    if (there >= 4) [[likely]]
+      std::memcpy(&all, code + row * head.columns + column, 4);
+    else if (there > 0)
+      std::memcpy(&all, code + row * head.columns + column, static_cast<size_t>(there));
     return all;
   };
+  if (head.six) return write_six(head, four, out);
+  const int64_t step = 32 / head.bits();
   for (int64_t column = 0; column < head.filled(); column += step)
     for (int64_t row = 0; row < kPanel; ++row, out += 4) {
       const uint32_t all = step == 4 ? four(row, column) : four(row, column) | four(row, column + 4) << 4;
@@ -100,6 +144,9 @@ at::Tensor Codes::pack(const quant::Matrix& matrix, bool int8) {
   head.groups = (head.filled() + head.group - 1) / head.group;
   head.wide = head.group >= kWideGroup, head.int8 = int8 && head.kind != CodeKind::E4m3;
   head.book_factor = 1;
+  // As two and four bits; the others stay whole bytes.
+  head.six = head.kind == CodeKind::Signed && form->bits <= 6;
+  if (head.six) head.counts = true, head.offset = form->lowest;
   if (head.kind == CodeKind::Book) head.read_book(form->book);
   head.lay_out();
   const at::Tensor packed = empty_huge(head.bytes, at::kByte);
@@ -178,7 +225,11 @@ void Codes::plain(int64_t row, int64_t count, int64_t first, int64_t depth, bf16
     scales.scale = numbers[0][r];
     if (scales.zero) scales.zero = numbers[1][r];
     if (scales.least) scales.least = numbers[2][r];
-    if (h.kind == CodeKind::Book)
+    if (h.six) {
+      alignas(64) uint8_t whole[kCodeStretch];
+      widen_six(codes[r], columns, h.offset, whole);
+      kernels().codes8(first, columns, whole, scales, out);
+    } else if (h.kind == CodeKind::Book)
       kernels().codes4(first, columns, codes[r], scales, h.book, out);
     else
       (h.kind == CodeKind::Signed ? kernels().codes8 : kernels().codes_e4m3)(first, columns, codes[r], scales, out);

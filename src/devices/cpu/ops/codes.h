@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised weights as this device keeps them: codes of four or eight bits in the order in which products read them.
+// Quantised weights as this device keeps them: codes of four, six or eight bits in the order in which products read
+// them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,11 +37,12 @@ class Codes {
     float factor, least_factor, book_factor;
     float book[16];
     int8_t whole_book[16];  // times book_factor
-    bool counts;            // the book is whole numbers from `offset` on
+    bool counts;            // codes are whole numbers from `offset` on
+    bool six;               // of six bits
     int32_t offset;
     int64_t scales_at, zeros_at, leasts_at, bytes;  // from the head on
 
-    int64_t bits() const { return kind == quant::CodeForm::Kind::Book ? 4 : 8; }
+    int64_t bits() const { return kind == quant::CodeForm::Kind::Book ? 4 : six ? 6 : 8; }
     int64_t filled() const { return (columns + 31) / 32 * 32; }
     int64_t panels() const { return (rows + kPanel - 1) / kPanel; }
     int64_t panel_bytes() const { return kPanel * filled() * bits() / 8; }
@@ -50,6 +52,8 @@ class Codes {
   };
   static constexpr int64_t kHeadBytes = 256, kBehind = 64;  // that kernels may read behind a part
   static_assert(sizeof(Head) <= kHeadBytes);
+  template <class Four>
+  static void write_six(const Head& head, const Four& four, uint8_t* out);
   static void write_codes(const Head& head, int64_t panel, const uint8_t* code, uint8_t* out);
   const uint8_t* bytes() const { return reinterpret_cast<const uint8_t*>(head_); }
 

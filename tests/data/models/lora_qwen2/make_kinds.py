@@ -8,13 +8,14 @@ import shutil
 import sys
 
 import torch
-from peft import AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, LNTuningConfig, MissConfig, VeraConfig, get_peft_model
+from peft import (AdaLoraConfig, BOFTConfig, FourierFTConfig, IA3Config, LNTuningConfig, MissConfig, PromptTuningConfig,
+                  VeraConfig, get_peft_model)
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = 16  # of the batch, whose logits are kept
-KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning", "adapter"]
+KINDS = ["adalora", "miss", "boft", "ia3", "fourierft", "vera", "ln_tuning", "prompt_tuning", "adapter"]
 
 
 def wrapped(base, kind):
@@ -33,6 +34,8 @@ def config_of(kind):
         return AdaLoraConfig(init_r=4, target_r=2, lora_alpha=8, lora_dropout=0.0, total_step=10, **common)
     if kind == "ln_tuning":
         return LNTuningConfig(target_modules=["input_layernorm", "norm"], task_type="CAUSAL_LM")
+    if kind == "prompt_tuning":
+        return PromptTuningConfig(num_virtual_tokens=5, task_type="CAUSAL_LM")
     if kind == "miss":
         return MissConfig(r=6, init_weights=False, **common)
     if kind == "ia3":
@@ -90,8 +93,8 @@ def main():
         model = wrapped(base, kind)
         randomise(model, kind)
         # Without AdaLoRA's own penalty, which is added to the loss of a whole model.
-        inner = model if kind == "adapter" else model.base_model.model
-        logits = inner(input_ids=ids, attention_mask=mask).logits
+        inner = model if kind in ("adapter", "prompt_tuning") else model.base_model.model
+        logits = inner(input_ids=ids, attention_mask=mask).logits[:, -ids.shape[1]:]  # without those of a trained prompt
         flat = logits[mask.bool()]
         shifted = torch.full_like(labels, -100)
         shifted[:, :-1] = labels[:, 1:]
@@ -103,10 +106,12 @@ def main():
             pattern = getattr(model.peft_config["default"], "rank_pattern", None) or {}
         for name, p in model.named_parameters():
             if p.grad is not None:
+                if kind == "prompt_tuning":
+                    name = "prompt_embeddings"
                 name = name.replace(".default", "") if kind != "adapter" else name.replace("base_model.", "")
                 grad = left(name, p.grad, pattern)
                 norms[name] = grad.norm().item()
-                if "layers.1.self_attn.v_proj" in name:
+                if "layers.1.self_attn.v_proj" in name or kind == "prompt_tuning":
                     tensors[kind + "/grad/" + name] = grad.contiguous()
         if kind != "adapter":
             model.peft_config["default"].base_model_name_or_path = "checkpoint"
