@@ -12,6 +12,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/held_files.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -117,7 +118,8 @@ void forget_mapped(const void* data, int64_t bytes) {
 }
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path), partial_(path.string() + str(".partial-", ::getpid())) {
-  descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  HeldFiles* const held = HeldFiles::here();
+  descriptor_ = held ? held->open(partial_) : ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   require(descriptor_ >= 0, Fault::Io, "cannot create ", partial_.string(), ": ", std::strerror(errno));
 }
 
@@ -128,15 +130,20 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* bytes, int64_t count) {
-  write_all(descriptor_, bytes, count, offset_, partial_);
+  write_at(offset_, bytes, count);
   offset_ += count;
 }
 
 void AtomicFile::write_at(int64_t offset, const void* bytes, int64_t count) {
+  if (HeldFiles* const held = HeldFiles::here()) held->about_to_write(descriptor_, count, partial_);
   write_all(descriptor_, bytes, count, offset, partial_);
 }
 
 void AtomicFile::commit() {
+  if (HeldFiles* const held = HeldFiles::here(); held && held->keep(path_, descriptor_)) {
+    descriptor_ = -1;
+    return;
+  }
   const bool synced = ::fsync(descriptor_) == 0;
   require(synced, Fault::Io, "cannot sync ", partial_.string(), ": ", std::strerror(errno));
   const int descriptor = std::exchange(descriptor_, -1);

@@ -79,7 +79,6 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
   say({"moe_pad_expert_input_to_capacity"}, "tokens are packed, there is no padding");
   say({"num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"},
       "a process runs one piece of the layers, not several in turn: it waits longer, the losses are the same");
-  say({"async_save"}, "training waits until a checkpoint is written");
   say({"merge_lora"}, "adapters are saved as they are, and apus merge-lora makes whole models of them");
   say({"use_precision_aware_optimizer"}, "--optim and --master_weights say what the optimizer keeps");
   say({"fp8_param_gather"},

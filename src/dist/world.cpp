@@ -81,7 +81,7 @@ void World::at(const std::string& where) {
   if (trace_) trace_->at(where);
 }
 
-void World::require_same(const std::string& text, const std::string& what, const std::string& advice) {
+void World::require_same(const std::string& text, const std::string& what, const std::string& advice, Fault fault) {
   const std::vector<std::string> all = gather_text(text, *host_);
   for (size_t r = 1; r < all.size(); ++r) {
     std::istringstream first(all[0]), other(all[r]);
@@ -90,8 +90,8 @@ void World::require_same(const std::string& text, const std::string& what, const
       a.clear(), b.clear();
       std::getline(first, a), std::getline(other, b);
     } while (a == b && (first || other));
-    require(a == b, Fault::Usage, what, " differ between ranks: rank 0 has `", a.substr(0, 200), "`, rank ", r,
-            " has `", b.substr(0, 200), "`. ", advice);
+    require(a == b, fault, what, " differ between ranks: rank 0 has `", a.substr(0, 200), "`, rank ", r, " has `",
+            b.substr(0, 200), "`. ", advice);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/signals.h"
 #include "device/device.h"
 #include "dist/launch/environment.h"
@@ -34,14 +35,15 @@ class World {
   const DeviceChoice& device() const { return device_; }
   Comm& host();                            // for tensors on the host: counts, decisions
   Comm& devices();                         // for tensors on the device
+  Store* store() { return store_.get(); }  // null when there is one rank
   int number_mesh() { return meshes_++; }  // all ranks make their meshes in the same order
   std::unique_ptr<Comm> connect(const std::string& group, std::vector<int> ranks, bool on_host = false) const;
   // What the ranks are at, for the report of a wait that was too long: "step 12".
   void at(const std::string& where);
 
-  // Throws Fault::Usage on all ranks when the texts differ, with the first line that does; `what` names them.
+  // Throws on all ranks when the texts differ, with the first line that does; `what` names them.
   void require_same(const std::string& text, const std::string& what,
-                    const std::string& advice = "Start all ranks with the same command");
+                    const std::string& advice = "Start all ranks with the same command", Fault fault = Fault::Usage);
   // Runs work; what it throws is left for the other ranks, whose messages then name it.
   template <class F>
   int guard(const F& work) {

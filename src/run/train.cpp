@@ -13,6 +13,7 @@
 #include "base/signals.h"
 #include "cli/pushed_checkpoints.h"
 #include "device/agree.h"
+#include "devices/cpu/host.h"
 #include "dist/mesh.h"
 #include "dist/shared_folder.h"
 #include "engine/answer/chat.h"
@@ -72,6 +73,9 @@ std::string flag_of_shares(const TrainRun& o) {
                                                    : "";
 }
 
+// For a checkpoint that is yet to be written. An eighth of the memory is left to others, and to what a step needs more.
+int64_t room_for_checkpoints() { return cpu::memory_free() - cpu::memory_total() / 8; }
+
 constexpr double kFolderSeconds = 60;  // for so long a network file system may show an old state
 
 // What may differ between machines is where things are.
@@ -86,7 +90,9 @@ void require_same_options(const TrainRun& o, World& world) {
   const fs::path from = o.folder.resume_from_checkpoint;
   world.require_same((from.has_filename() ? from : from.parent_path()).filename().string(),
                      "the checkpoints of --resume_from_checkpoint",
-                     "Copy the one to go on from to all machines, or let --output_dir be a folder that all share");
+                     "Copy the one to go on from to all machines, or let --output_dir be a folder that all share",
+                     // Another one may have come to be while the machines looked for the newest: they look again.
+                     o.mesh.max_restarts > 0 ? Fault::Comm : Fault::Usage);
 }
 
 OptimizerSpec optimizer_spec(const TrainRun& o) {
@@ -442,6 +448,8 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
                                  : std::function<void(const fs::path&)>(),
                    .evaluate_more = both(prediction(o, data, *tuned.model, rollout, world, sharers, run_dir),
                                          benchmarks_of(o, *tuned.model, rollout, mesh, run_dir)),
+                   .room = o.loop.async_save ? room_for_checkpoints : std::function<int64_t()>(),
+                   .store = world.store(),
                    .stop = &stop,
                    .began = began,
                    .begins_step = [&](int64_t step) { world.at(str("step ", step)); },

@@ -16,8 +16,9 @@ class TimeLimit {
   void save_took(double seconds) { save_ = std::max(save_, seconds); }
   double left() const { return seconds_ - since_.seconds(); }
   // Steps and checkpoints differ: half as much again as the longest so far, and a fiftieth of all for the end.
-  double needed() const { return 1.5 * (step_ + save_) + seconds_ / 50; }
-  bool is_near() const { return any() && left() < needed(); }
+  // `saves`: checkpoints to be written until then, with one that is being written.
+  double needed(int saves = 1) const { return 1.5 * (step_ + saves * save_) + seconds_ / 50; }
+  bool is_near(int saves = 1) const { return any() && left() < needed(saves); }
 
  private:
   double seconds_, step_ = 0, save_ = 0;

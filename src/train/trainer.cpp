@@ -245,6 +245,7 @@ TrainResult Trainer::run() {
 void Trainer::finish_run() {
   trace(true);
   if (eval_ != When::Never && last_evaluated_ != step_ && !result_.interrupted) evaluate();
+  settle_save();
   if ((save_ != When::Never || result_.interrupted) && last_saved_ != step_) save(true);
   if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint))
     result_.best_checkpoint.reset();  // evaluated, never saved
@@ -285,12 +286,15 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
 
 bool Trainer::asked_to_stop() {
   limit_.step_took(step_watch_.seconds());
-  const bool near = limit_.is_near(), raised = p_.stop && p_.stop->raised();
+  const SaveBehind* const behind = writing_ ? writing_->behind.get() : nullptr;
+  if (behind) limit_.save_took(behind->seconds());
+  const int saves = behind && !behind->done() ? 2 : 1;
+  const bool near = limit_.is_near(saves), raised = p_.stop && p_.stop->raised();
   if ((p_.stop || limit_.any()) && summed(raised || near ? 1 : 0) > 0) {
-    const std::string why = near && !raised
-                                ? str("since --max_run_time leaves ", duration_text(limit_.left()),
-                                      ", and another step with a checkpoint may take ", duration_text(limit_.needed()))
-                                : "as asked";
+    const std::string why =
+        near && !raised ? str("since --max_run_time leaves ", duration_text(limit_.left()),
+                              ", and another step with a checkpoint may take ", duration_text(limit_.needed(saves)))
+                        : "as asked";
     log_warning("stopping after step ", step_, " ", why, "; the run can be resumed from its last checkpoint");
     return result_.interrupted = true;
   }

@@ -24,6 +24,7 @@
 #include "train/record/early_signs.h"
 #include "train/record/run_log.h"
 #include "train/record/schedule.h"
+#include "train/save_behind.h"
 #include "train/time_limit.h"
 #include "train/update_in_backward.h"
 
@@ -32,6 +33,7 @@ namespace apus {
 class Pipeline;       // parallel/pipeline.h
 class ChosenLayers;   // train/chosen_layers.h
 class RankAllocator;  // train/rank_allocator.h
+class Store;          // device/store.h
 struct RouterLoss;    // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
@@ -76,6 +78,10 @@ struct TrainerParts {
   std::function<void(const std::filesystem::path& dir)> save_model;
   std::function<void(const std::filesystem::path& checkpoint)> saved = {};  // told of each whole checkpoint
   std::function<Json()> evaluate_more;  // by generation; eval_* values, may be empty
+  // Bytes of the host's memory that a checkpoint may take until it is written, behind the steps that follow; asked on
+  // the way. Absent: training waits until it is written.
+  std::function<int64_t()> room = {};
+  Store* store = nullptr;  // of all ranks; null with one
   const StopFlag* stop = nullptr;
   Stopwatch began = {};  // of --max_run_time
   // Hears of every update before it is made.
@@ -167,23 +173,37 @@ class Trainer {
   double summed(double value) const;
   std::string find_not_finite(Update& batches);
   std::string first_known(const std::string& mine) const;
-  // report.cpp: logging, evaluation, saving
+  // report.cpp: logging, evaluation
   Json straggler();
   void log_training();
   void evaluate();
   void judge(const Json& line);  // is it the best so far?
-  void save(bool must);
-  // The last save, after a failure: elsewhere, or again and again.
-  std::string save_at_last(std::filesystem::path& target, const Json& window, std::string failure);
   // The weights are what the optimizer means until the result is let go of; null: they are already.
   std::shared_ptr<void> meant_weights();
-  std::string save_together(const std::filesystem::path& target, const Json& window);  // why it failed; empty: saved
-  void after_save(const std::filesystem::path& target);
   Json log_window();
   RunState state() const;
   Json trainer_json() const;
   void report(Json values);
   void trace(bool ends);  // --profile: begins and ends between steps
+  // saving.cpp: checkpoints
+  struct Writing {
+    std::filesystem::path target;
+    int64_t before = -1;                 // the step of the checkpoint before it
+    std::unique_ptr<SaveBehind> behind;  // null: others write it
+  };
+  void save(bool must);
+  void settle_save();
+  void say_not_saved(int64_t step, const std::string& failure) const;
+  // The last save, after a failure: elsewhere, or again and again.
+  std::string save_at_last(std::filesystem::path& target, const Json& window, std::string failure);
+  // Why it failed; empty: it is saved, or (behind) will be.
+  std::string save_together(const std::filesystem::path& target, const Json& window, bool behind);
+  void write_part(const std::filesystem::path& dir, const Json& window, const Json& updates);
+  bool writes_in_parts() const;  // each rank has one of a checkpoint
+  std::unique_ptr<SaveBehind> save_behind() const;
+  void begin_writing(Writing writing, const std::shared_ptr<FolderWriter>& folder);
+  void after_save(const std::filesystem::path& target, const std::optional<std::filesystem::path>& best, double waited,
+                  const std::string& more = "") const;
 
   TrainerParts p_;
   TrainerOptions o_;
@@ -209,6 +229,8 @@ class Trainer {
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Trace> trace_;
   Stopwatch trace_watch_;
+  Stopwatch save_watch_;
+  std::optional<Writing> writing_;  // the checkpoint that is not settled; goes first, as its thread uses the others
 };
 
 }  // namespace apus

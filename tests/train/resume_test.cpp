@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "checkpoint/adapter.h"
@@ -39,7 +41,7 @@ struct Started {
 
 // `from`: a checkpoint to go on from.
 Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, int64_t save_steps = 3, double lr = 0,
-              TrainerOptions options = {}) {
+              TrainerOptions options = {}, std::function<int64_t()> room = {}) {
   const Case c("train_qwen2");
   Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
   if (lr > 0) hyper["lr"] = lr;
@@ -62,7 +64,7 @@ Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, 
   options.exact = {{"rows", 10}};
   auto batches = golden::train_batches(c);
   s.run = std::make_unique<TestRun>(std::move(model), hyper, std::move(batches), options, v.spec, SftOptions(), nullptr,
-                                    v.lisa_layers);
+                                    v.lisa_layers, std::move(room));
   auto* run = s.run.get();
   if (v.lora)
     run->save = [run, a = s.adapter](const fs::path& dir) { save_adapter(*run->model, a, dir, {}); };
@@ -242,6 +244,80 @@ TEST(Checkpoints, TheLastOneGoesToASecondPlace) {
   EXPECT_EQ(read_state(saved).step, 10);
 }
 
+int64_t much_room() { return int64_t{1} << 30; }
+
+TEST(SavedBehind, IsTheSameToTheByte) {
+  for (const Variant& v : {Variant{"f32", at::kFloat, {}, false}, Variant{"lora", at::kFloat, {}, true},
+                           Variant{"schedule_free", at::kFloat, {.kind = "schedule_free_adamw"}, false}}) {
+    Folder at_once, behind;
+    Started a = start(v, at_once.path), b = start(v, behind.path, {}, 3, 0, {}, much_room);
+    a.run->trainer->run();
+    EXPECT_EQ(b.run->trainer->run().last_checkpoint, behind.path / "checkpoint-10");
+    golden::expect_same(*a.run, *b.run);
+    int files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(at_once.path)) {
+      if (!entry.is_regular_file()) continue;
+      const fs::path twin = behind.path / entry.path().lexically_relative(at_once.path);
+      EXPECT_TRUE(read_file(entry.path()) == read_file(twin)) << v.name << " " << twin;
+      ++files;
+    }
+    EXPECT_GE(files, 16);
+    EXPECT_EQ(list_checkpoints(behind.path).size(), 4u);
+  }
+}
+
+// The first checkpoint is not done until the fifth step begins, for which nobody waits.
+TEST(SavedBehind, StepsGoOnMeanwhile) {
+  Folder out;
+  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 3, 0, {.loop = {.save_total_limit = 2}}, much_room);
+  std::promise<void> fifth;
+  std::atomic<bool> came{false};
+  s.run->begins_step = [&](int64_t step) {
+    if (step == 5) fifth.set_value();
+  };
+  s.run->saved = [&](const fs::path& dir) {
+    if (dir.filename() != "checkpoint-3") return;
+    came = fifth.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  };
+  s.run->trainer->run();
+  EXPECT_TRUE(came);
+  const auto left = list_checkpoints(out.path);
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].first, 9);
+}
+
+TEST(SavedBehind, AFullDiskDoesNotEndTheRunButAtItsEnd) {
+  for (const bool at_end : {false, true}) {
+    Folder out;
+    Started s =
+        start({"f32", at::kFloat, {}, false}, out.path, {}, 5, 0, {.loop = {.save_retry_seconds = 0}}, much_room);
+    s.run->save = [&, good = s.run->save](const fs::path& dir) {
+      good(dir);
+      if (dir.filename().string().find(at_end ? "checkpoint-10" : "checkpoint-5") != std::string::npos)
+        fs::remove_all(dir);  // what is held cannot be written
+    };
+    if (at_end)
+      test::expect_says(test::refusal(Fault::Io, [&] { s.run->trainer->run(); }), "the checkpoint of step 5 is whole");
+    else
+      EXPECT_EQ(s.run->trainer->run().last_checkpoint, out.path / "checkpoint-10");
+    const auto left = list_checkpoints(out.path);
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_EQ(left[0].first, at_end ? 5 : 10);
+    EXPECT_EQ(std::distance(fs::directory_iterator(out.path), fs::directory_iterator()), 1);  // nothing half-written
+  }
+}
+
+// The run fails while a checkpoint is written: it comes to be all the same.
+TEST(SavedBehind, IsWholeThoughTheRunFails) {
+  Folder out;
+  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 3, 0, {}, much_room);
+  s.run->begins_step = [&](int64_t step) { require(step < 4, Fault::Device, "the device is lost"); };
+  test::refusal(Fault::Device, [&] { s.run->trainer->run(); });
+  s.run->trainer.reset();
+  ASSERT_EQ(list_checkpoints(out.path).size(), 1u);
+  EXPECT_EQ(read_state(out.path / "checkpoint-3").step, 3);
+}
+
 TEST(Epochs, MaxEpochsEndsTheRunBeforeMaxSteps) {
   Folder out;
   Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 3, 0, {.loop = {.max_steps = 25, .max_epochs = 2}});
@@ -278,7 +354,8 @@ TEST(KillChild, Run) {
   if (!dir) GTEST_SKIP() << "run by Checkpoints.KilledAtAnyMoment";
   const auto all = list_checkpoints(dir);
   if (!all.empty() && all.back().first == 10) return;  // killed after its last save
-  Started s = start({"f32", at::kFloat, {}, false}, dir, all.empty() ? fs::path() : all.back().second, 1);
+  Started s = start({"f32", at::kFloat, {}, false}, dir, all.empty() ? fs::path() : all.back().second, 1, 0, {},
+                    std::getenv("APUS_KILL_BEHIND") ? much_room : std::function<int64_t()>());
   s.run->trainer->run();
 }
 
@@ -290,6 +367,7 @@ TEST(Checkpoints, KilledAtAnyMoment) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       ::setenv("APUS_KILL_DIR", out.path.c_str(), 1);
+      if (attempt % 2 == 0) ::setenv("APUS_KILL_BEHIND", "1", 1);
       ::setenv("LOG_LEVEL", "ERROR", 1);
       ::setenv("TMPDIR", whole.path.c_str(), 1);  // a killed child cleans nothing up
       const int null = ::open("/dev/null", O_WRONLY);

@@ -19,6 +19,11 @@ TEST(TimeLimit, LeavesTimeForAStepAndACheckpoint) {
   EXPECT_FALSE(hour.is_near());
   hour.save_took(1400);  // 2400 are too few for both once more, with a margin
   EXPECT_TRUE(hour.is_near());
+
+  TimeLimit short_steps(3600, {});
+  short_steps.save_took(1300);
+  EXPECT_FALSE(short_steps.is_near());
+  EXPECT_TRUE(short_steps.is_near(2));  // one is being written
 }
 
 }  // namespace

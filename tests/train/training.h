@@ -100,7 +100,8 @@ using test::Folder;
 // A run as golden.json's "hyper" describes it; besides, there may be "schedule_kwargs" and "lorap_lr_ratio".
 struct TestRun {
   TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {},
-          OptimizerSpec spec = {}, SftOptions sft = {}, Algorithm* other = nullptr, int64_t lisa_layers = 0)
+          OptimizerSpec spec = {}, SftOptions sft = {}, Algorithm* other = nullptr, int64_t lisa_layers = 0,
+          std::function<int64_t()> room = {})
       : model(std::move(m)), source(std::move(batches)), algorithm(sft) {
     spec.beta1 = hyper["betas"][0], spec.beta2 = hyper["betas"][1], spec.eps = hyper["eps"];
     const double lr = hyper["lr"];
@@ -140,7 +141,16 @@ struct TestRun {
                      .layers = layers ? &*layers : nullptr,
                      .log = log.get(),
                      .device = device(),
-                     .save_model = [this](const std::filesystem::path& dir) { save(dir); }},
+                     .save_model = [this](const std::filesystem::path& dir) { save(dir); },
+                     .saved =
+                         [this](const std::filesystem::path& dir) {
+                           if (saved) saved(dir);
+                         },
+                     .room = std::move(room),
+                     .begins_step =
+                         [this](int64_t step) {
+                           if (begins_step) begins_step(step);
+                         }},
         options);
   }
   Folder folder;
@@ -155,6 +165,8 @@ struct TestRun {
   std::function<void(const std::filesystem::path&)> save = [this](const std::filesystem::path& dir) {
     save_weights(*model, dir, int64_t{1} << 30, at::kFloat);
   };
+  std::function<void(const std::filesystem::path&)> saved;
+  std::function<void(int64_t)> begins_step;
 };
 
 inline std::map<std::string, at::Tensor> weights(Model& model) {

@@ -90,6 +90,8 @@ void LoopOptions::saving_fields(OptionTable& v) {
   v("save_retry_seconds", save_retry_seconds, "for so long the last checkpoint is tried again then; 0: not at all")
       .at_least(0)
       .at_most(1e6);
+  v("async_save", async_save,
+    "training waits until a checkpoint is copied in memory, where there is room, and goes on while it is written");
   v("create_checkpoint_symlink", create_checkpoint_symlink, "make the links best and last in the run's folder");
   v("eval_strategy", eval_strategy, "when to evaluate: never, every --eval_steps, or after each epoch")
       .choices({"no", "steps", "epoch"})

@@ -39,6 +39,7 @@ struct LoopOptions {
   std::optional<int64_t> save_total_limit;
   std::optional<std::string> save_fallback_dir;  // where the last checkpoint goes when the run's folder takes none
   double save_retry_seconds = 300;               // for so long the last save is tried again
+  bool async_save = true;                        // checkpoints are written behind the steps (train/save_behind.h)
   bool save_only_model = false, create_checkpoint_symlink = false, eval_on_start = false;
   std::optional<std::string> metric_for_best_model;
   std::optional<bool> greater_is_better;
