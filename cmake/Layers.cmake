@@ -121,7 +121,8 @@ foreach(format jpeg png webp)
 endforeach()
 # In a library of its own, which is opened when a video comes: FFmpeg brings a hundred others.
 if(APUS_HAS_AV)
-  add_library(apus_av MODULE ${CMAKE_SOURCE_DIR}/src/media/av/plugin.cpp)
+  add_library(apus_av MODULE ${CMAKE_SOURCE_DIR}/src/media/av/plugin.cpp
+                               ${CMAKE_SOURCE_DIR}/src/media/av/write_sound.cpp)
   target_include_directories(apus_av PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(apus_av PRIVATE apus::av)
   set_target_properties(apus_av PROPERTIES OUTPUT_NAME apus-av LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})

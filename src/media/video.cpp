@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/video.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,53 +8,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 
 #include "base/descriptor.h"
 #include "base/error.h"
-#include "media/av/plugin.h"
+#include "media/av_plugin.h"
 #include "media/sound.h"
 
 namespace apus {
-namespace fs = std::filesystem;
 
 namespace {
 
 constexpr int64_t kLargestVideo = int64_t{2} << 30;
 constexpr int64_t kFramePixels = 8192 * 8192;
 constexpr int64_t kMostTaken = 768;
-
-struct Plugin {
-  decltype(&apus_av_video) video = nullptr;
-  decltype(&apus_av_sound) sound = nullptr;
-  std::string problem;
-};
-
-Plugin open_plugin() {
-  std::error_code code;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", code).parent_path(), above = folder.parent_path();
-  // Beside the program or a test of it, or in the lib folder of an installation.
-  for (const fs::path& place : {folder, above / "lib", above / "lib" / "apus", above}) {
-    const fs::path path = place / "libapus-av.so";
-    if (!fs::exists(path, code)) continue;
-    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      const char* why = ::dlerror();
-      return {nullptr, nullptr, str(path.string(), " cannot be loaded: ", why ? why : "unknown reason")};
-    }
-    return {reinterpret_cast<decltype(&apus_av_video)>(::dlsym(library, "apus_av_video")),
-            reinterpret_cast<decltype(&apus_av_sound)>(::dlsym(library, "apus_av_sound")), ""};
-  }
-  return {nullptr, nullptr,
-          "this build has no libapus-av.so: install libavformat-dev libavcodec-dev libswscale-dev libswresample-dev "
-          "and build again"};
-}
-
-const Plugin& plugin() {
-  static const Plugin opened = open_plugin();
-  return opened;
-}
 
 av::Source source_of(const std::string& entry, const SourceLimits& limits) {
   if (!is_local_file(entry)) {
@@ -92,7 +58,7 @@ auto named(const std::string& entry, const F& f) {
 }
 
 VideoFrames decoded_video(const std::string& entry, const SourceLimits& limits, const VideoWishes& wishes) {
-  require(plugin().video, Fault::Data, "video files cannot be read: ", plugin().problem,
+  require(av_plugin().video, Fault::Data, "video files cannot be read: ", av_plugin().problem,
           "; or give the video as a list of its frames");
   VideoFrames out;
   av::VideoRequest request{.source = source_of(entry, limits), .most_pixels = kFramePixels, .choose = {}, .take = {}};
@@ -109,7 +75,7 @@ VideoFrames decoded_video(const std::string& entry, const SourceLimits& limits, 
     out.frames.push_back(wishes.shrink(std::move(frame), std::ssize(out.at)));
   };
   std::string problem;
-  plugin().video(request, problem);
+  av_plugin().video(request, problem);
   require(problem.empty(), Fault::Data, problem);
   return out;
 }
@@ -120,11 +86,11 @@ std::vector<float> decoded_sound(const std::string& entry, const SourceLimits& l
   const int64_t got = source.read(0, reinterpret_cast<uint8_t*>(head), sizeof head);
   if (got == sizeof head && std::memcmp(head, "RIFF", 4) == 0 && std::memcmp(head + 8, "WAVE", 4) == 0)
     return decode_sound(media_bytes(entry, limits));
-  require(plugin().sound, Fault::Data, "only WAV files can be heard: ", plugin().problem,
+  require(av_plugin().sound, Fault::Data, "only WAV files can be heard: ", av_plugin().problem,
           "; `ffmpeg -i in.mp3 -ar 16000 -ac 1 out.wav` makes one");
   av::SoundRequest request{.source = source, .most_seconds = kLongestSound, .rate = 0, .samples = {}};
   std::string problem;
-  plugin().sound(request, problem);
+  av_plugin().sound(request, problem);
   require(problem.empty(), Fault::Data, problem);
   return resampled(request.samples, request.rate, kSoundRate);
 }

@@ -6,8 +6,8 @@
 #include "base/base64.h"
 #include "base/log.h"
 #include "media/sound.h"
+#include "media/sound_out.h"
 #include "media/source.h"
-#include "media/wav.h"
 #include "models/spec/speech_spec.h"
 #include "serve/api.h"
 #include "serve/api_error.h"
@@ -26,29 +26,33 @@ std::function<bool()> gone_of(Responder& reply) {
   return [gone] { return gone->load(); };
 }
 
-std::string sound_bytes(const std::vector<float>& samples, bool bare) {
-  return bare ? pcm_bytes(samples) : wav_bytes(samples, kSpeechRate);
-}
-
-const char* kind_of(bool bare) { return bare ? "audio/pcm" : "audio/wav"; }
-
 // Throws before the first piece alone: behind it the client has its answer's head.
 void speak_on(TextVoice& voice, const SpokenText& text, const VoiceWish& wish, const std::function<bool()>& stopped,
-              bool bare, Responder& reply) {
+              const std::string& form, Responder& reply) {
+  const auto sound = open_sound_out(form, kSpeechRate);
   bool begun = false;
+  const auto give = [&](std::string bytes) {
+    if (begun) return reply.write(std::move(bytes));
+    begun = true;
+    reply.begin({.body = std::move(bytes), .content_type = sound_media_type(form)});
+  };
   try {
-    voice.speak_on(text, wish, stopped, [&](const std::vector<float>& samples) {
-      std::string bytes = pcm_bytes(samples);
-      if (begun) return reply.write(std::move(bytes));
-      begun = true;
-      reply.begin({.body = (bare ? "" : open_wav_head(kSpeechRate)) + bytes, .content_type = kind_of(bare)});
-    });
-    if (!begun) reply.begin({.body = bare ? "" : open_wav_head(kSpeechRate), .content_type = kind_of(bare)});
+    voice.speak_on(text, wish, stopped, [&](const std::vector<float>& samples) { give(sound->add(samples)); });
+    give(sound->end());
   } catch (const std::exception& error) {
     if (!begun) throw;
     log_warning("a spoken answer ended early: ", error.what());
   }
   reply.end();
+}
+
+// A form that cannot be made here is said before anything is spoken.
+void check_form(const char* param, const std::string& form) {
+  try {
+    open_sound_out(form, kSpeechRate);
+  } catch (const Error& error) {
+    refuse(param, error.what());
+  }
 }
 
 VoiceWish wish_of(const std::string& voice, const std::string& language, const ServiceSpec& service, uint64_t seed) {
@@ -109,18 +113,21 @@ void Api::speech(const Exchange& e) {
     refuse("ref_audio",
            "this model speaks in the voice of a recording: 'ref_audio' brings one, as a URL or as base64 of "
            "a WAV file, and 'ref_text' its words");
-  voices_->post([self = shared_from_this(), e, &voice, text = std::move(text), wish, call, gone = gone_of(*e.reply)] {
-    try {
-      VoiceWish as = wish;
-      if (!call.recording.empty()) as.like = self->learnt(voice, call);
-      const auto stopped = [&] { return gone() || self->ending_; };
-      if (call.stream) return speak_on(voice, text, as, stopped, call.bare, *e.reply);
-      e.reply->send(
-          {.body = sound_bytes(voice.speak(text, as, stopped), call.bare), .content_type = kind_of(call.bare)});
-    } catch (...) {
-      e.reply->send(error_answer(*e.call, current_error(*e.call)));
-    }
-  });
+  const std::string form = call.form.empty() ? usual_sound_form() : call.form;
+  check_form("response_format", form);
+  voices_->post(
+      [self = shared_from_this(), e, &voice, text = std::move(text), wish, call, form, gone = gone_of(*e.reply)] {
+        try {
+          VoiceWish as = wish;
+          if (!call.recording.empty()) as.like = self->learnt(voice, call);
+          const auto stopped = [&] { return gone() || self->ending_; };
+          if (call.stream) return speak_on(voice, text, as, stopped, form, *e.reply);
+          e.reply->send({.body = sound_bytes(form, voice.speak(text, as, stopped), kSpeechRate),
+                         .content_type = sound_media_type(form)});
+        } catch (...) {
+          e.reply->send(error_answer(*e.call, current_error(*e.call)));
+        }
+      });
 }
 
 // `sink` gets the answer with the sound of it.
@@ -128,9 +135,10 @@ WholeSink Api::speaking(const Exchange& e, const ChatCall& call, Service::Prepar
   TextVoice& voice = this->voice("modalities", "audio.voice", call.spoken->voice, "");
   const EngineRequest& request = prepared.stream.requests.at(0);
   const SpokenText asked{.prompt = request.prompt, .answer = {}, .media = request.media};
+  check_form("audio.format", call.spoken->form);
   const VoiceWish wish = wish_of(call.spoken->voice, "", service_.spec(), request.sampling.seed);
   prepared.form.token_ids = true;
-  const auto speak = [&voice, wish, bare = call.spoken->bare, ids = call.token_ids](
+  const auto speak = [&voice, wish, form = call.spoken->form, ids = call.token_ids](
                          Json answer, SpokenText text, const std::function<bool()>& stopped) {
     Json& choice = answer.at("choices").at(0);
     text.answer = choice.at("token_ids").get<std::vector<int32_t>>();
@@ -139,7 +147,7 @@ WholeSink Api::speaking(const Exchange& e, const ChatCall& call, Service::Prepar
     Json& message = choice.at("message");
     message["audio"] = {{"id", random_id("audio_", 24)},
                         {"expires_at", static_cast<int64_t>(std::time(nullptr)) + kKept},
-                        {"data", base64(sound_bytes(samples, bare))},
+                        {"data", base64(sound_bytes(form, samples, kSpeechRate))},
                         {"transcript", message["content"]}};
     message["content"] = nullptr;
     return answer;

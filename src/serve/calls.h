@@ -42,8 +42,8 @@ struct AnswerCall {
 
 // How an answer is to be heard.
 struct SpokenWish {
-  std::string voice;  // empty: the usual one
-  bool bare = false;  // the samples alone, without a file's head
+  std::string voice;         // empty: the usual one
+  std::string form = "wav";  // media/sound_out.h
 };
 
 struct ChatCall : AnswerCall {

@@ -249,7 +249,8 @@ void read_spoken_wish(const Fields& f, ChatCall& call) {
   if (!how) return;
   const Fields a(*how, "audio.");
   call.spoken->voice = a.text("voice").value_or("");
-  call.spoken->bare = a.choice("format", {"wav", "pcm16"}).value_or("wav") == "pcm16";
+  const std::string form = a.choice("format", {"wav", "pcm16", "mp3", "opus", "aac", "flac"}).value_or("wav");
+  call.spoken->form = form == "pcm16" ? "pcm" : form;
   a.refuse_unread();
 }
 

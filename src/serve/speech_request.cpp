@@ -17,7 +17,7 @@ SpeechCall read_speech_request(const Json& body, Json* schema) {
   call.recording = f.text("ref_audio").value_or(""), call.words = f.text("ref_text").value_or("");
   if (call.recording.empty() && !call.words.empty())
     refuse("ref_text", "'ref_text' says the words of 'ref_audio', which is missing");
-  call.bare = f.choice("response_format", {"wav", "pcm"}).value_or("wav") == "pcm";
+  call.form = f.choice("response_format", {"mp3", "opus", "aac", "flac", "wav", "pcm"}).value_or("");
   f.choice("stream_format", {"audio"});
   call.stream = f.boolean("stream").value_or(false);
   f.cannot("speed", 1, "the voice has a speed of its own; ask for another in 'instructions'");

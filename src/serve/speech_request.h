@@ -12,7 +12,7 @@ namespace apus {
 struct SpeechCall {
   std::string text, model, voice, language, instructions;  // empty: not said
   std::string recording, words;  // in whose voice (a URL, data URI or base64 of a WAV file), and what is said there
-  bool bare = false;             // the samples alone, without a file's head
+  std::string form;              // of sound_forms(); empty: not said
   bool stream = false;           // piece by piece
   std::optional<uint64_t> seed;
 };

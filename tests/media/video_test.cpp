@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "media/sound_in_video.h"
+#include "media/sound_out.h"
 #include "tests/folder.h"
 #include "tests/paths.h"
 #include "tests/refusal.h"
@@ -89,6 +90,32 @@ TEST(SoundInVideo, TakesTurnsWithIt) {
   EXPECT_EQ(turns({0, 200, 201}, 1, 50), "v0+1 s0+1 v1+1 v2+1 ") << "one cut at each token at most";
   EXPECT_EQ(turns({0, 0, 13, 13}, 20, 0), "v0+2 s0+13 v2+2 s13+7 ");
   EXPECT_EQ(turns({0, 6.5}, 3, 0), "v0+1 s0+3 v1+1 ");
+}
+
+// What is written is read again, whole and piece by piece: FLAC to the last bit of 16, the others as people hear it.
+TEST(SoundOut, EveryFormIsReadAgain) {
+  if (!can_decode()) GTEST_SKIP() << "this build has no libapus-av.so";
+  std::vector<float> samples;
+  for (int i = 0; i < 24000; ++i) samples.push_back(0.4F * std::sin(static_cast<float>(i) * 0.11F));
+  const test::Folder folder;
+  for (const char* form : {"wav", "flac", "mp3", "opus", "aac"}) {
+    const auto out = open_sound_out(form, 24000);
+    std::string bytes;
+    for (size_t at = 0; at < samples.size(); at += 1000)
+      bytes += out->add({samples.begin() + static_cast<long>(at), samples.begin() + static_cast<long>(at) + 1000});
+    bytes += out->end();
+    if (form != std::string("wav")) {
+      EXPECT_EQ(bytes, sound_bytes(form, samples, 24000)) << form;
+    }
+    const auto path = folder.path / form;
+    write_file_atomic(path, bytes);
+    const std::vector<float> heard = read_sound(path.string(), {});  // at 16 kHz
+    EXPECT_NEAR(static_cast<double>(heard.size()), 16000, 1500) << form;
+    double size = 0;
+    for (const float x : heard) size += x * x;
+    EXPECT_NEAR(std::sqrt(size / static_cast<double>(heard.size())), 0.4 / std::sqrt(2.0), 0.02) << form;
+  }
+  EXPECT_LT(sound_bytes("mp3", samples, 24000).size(), 14000U) << "96 kbit a second";
 }
 
 }  // namespace

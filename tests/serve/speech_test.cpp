@@ -4,6 +4,7 @@
 
 #include "base/base64.h"
 #include "media/sound.h"
+#include "media/sound_out.h"
 #include "media/wav.h"
 #include "serve/speech_request.h"
 #include "tests/serve/test_server.h"
@@ -27,10 +28,11 @@ TEST(Speech, RequestsSayWhatIsPossible) {
   const SpeechCall call = read_speech_request(
       {{"input", "Hello"}, {"voice", "ethan"}, {"response_format", "pcm"}, {"speed", 1}, {"seed", 7}, {"model", "m"}});
   EXPECT_EQ(call.text, "Hello");
-  EXPECT_TRUE(call.bare);
+  EXPECT_EQ(call.form, "pcm");
+  EXPECT_EQ(read_speech_request({{"input", "x"}}).form, "");
   EXPECT_EQ(call.seed, 7u);
   for (const Json& wrong : {Json{{"input", ""}}, Json{{"voice", "ethan"}}, Json{{"input", "x"}, {"speed", 2}},
-                            Json{{"input", "x"}, {"response_format", "mp3"}}, Json{{"input", "x"}, {"colour", "red"}}})
+                            Json{{"input", "x"}, {"response_format", "midi"}}, Json{{"input", "x"}, {"colour", "red"}}})
     EXPECT_THROW(read_speech_request(wrong), ApiError) << json_text(wrong);
 }
 
@@ -75,8 +77,8 @@ struct SpeakingServed : test::Served {
 TEST(Speech, ATextIsSpokenAsAnAnswer) {
   SpeakingServed s;
   const auto api = s.speaking();
-  const HttpAnswer answer =
-      ask(*api, "POST", "/v1/audio/speech", R"({"input": "Good morning", "instructions": "Softly."})");
+  const HttpAnswer answer = ask(*api, "POST", "/v1/audio/speech",
+                                R"({"input": "Good morning", "instructions": "Softly.", "response_format": "wav"})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.content_type, "audio/wav");
   const auto words = s.tokenizer->encode("Good morning");
@@ -85,13 +87,17 @@ TEST(Speech, ATextIsSpokenAsAnAnswer) {
   EXPECT_EQ(s.tongue.voice, "ethan");
   EXPECT_EQ(s.tokenizer->decode(s.tongue.said.prompt, false),
             "<|im_start|>user\nSoftly.<|im_end|>\n<|im_start|>assistant\n");
+  const HttpAnswer usual = ask(*api, "POST", "/v1/audio/speech", R"({"input": "Good morning"})");
+  EXPECT_EQ(usual.content_type, sound_media_type(usual_sound_form()));
+  EXPECT_EQ(usual.body, sound_bytes(usual_sound_form(), std::vector<float>(words.size(), 0.25F), 24000));
   api->stop();
 }
 
 TEST(Speech, AStreamIsHeardPieceByPiece) {
   SpeakingServed s;
   const auto api = s.speaking();
-  const HttpAnswer answer = ask(*api, "POST", "/v1/audio/speech", R"({"input": "Good morning", "stream": true})");
+  const HttpAnswer answer =
+      ask(*api, "POST", "/v1/audio/speech", R"({"input": "Good morning", "stream": true, "response_format": "wav"})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(answer.content_type, "audio/wav");
   const std::vector<float> samples(s.tokenizer->encode("Good morning").size(), 0.25F);

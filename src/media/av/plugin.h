@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libapus-av.so offers: videos and compressed sounds decoded by FFmpeg's libraries. A library of its own, opened
-// when a file needs it, because they are large, and because some builds of them are under the GPL. It knows nothing of
-// the rest of the program.
+// What libapus-av.so offers: videos and compressed sounds decoded, and sounds compressed, by FFmpeg's libraries. A
+// library of its own, opened when a file needs it, because they are large, and because some builds of them are under
+// the GPL. It knows nothing of the rest of the program.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,19 @@ struct SoundRequest {
   std::vector<float> samples;  // the mean of all channels
 };
 
+// A sound of one channel that is written piece by piece. Problems are thrown as std::runtime_error.
+class SoundWriter {
+ public:
+  virtual ~SoundWriter() = default;
+  virtual std::string add(const float* samples, int64_t count) = 0;  // -> bytes of the file
+  virtual std::string end() = 0;                                     // the last ones
+};
+
 }  // namespace apus::av
 
 // `problem`: what went wrong; "": nothing did. What the request's functions throw goes through.
 extern "C" void apus_av_video(const apus::av::VideoRequest& request, std::string& problem);
 extern "C" void apus_av_sound(apus::av::SoundRequest& request, std::string& problem);
+// `format`: mp3, opus (in Ogg), aac (ADTS), flac.
+extern "C" void apus_av_write_sound(const char* format, int64_t rate, std::unique_ptr<apus::av::SoundWriter>& out,
+                                    std::string& problem);
