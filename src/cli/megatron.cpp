@@ -77,8 +77,6 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
        "distributed_timeout_minutes", "distributed_backend", "align_param_gather"},
       "messages travel while the ranks compute");
   say({"moe_pad_expert_input_to_capacity"}, "tokens are packed, there is no padding");
-  say({"num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"},
-      "a process runs one piece of the layers, not several in turn: it waits longer, the losses are the same");
   say({"merge_lora"}, "adapters are saved as they are, and apus merge-lora makes whole models of them");
   say({"use_precision_aware_optimizer"}, "--optim and --master_weights say what the optimizer keeps");
   say({"fp8_param_gather"},
@@ -127,6 +125,9 @@ const std::map<std::string, Refusal> kRefused = {
 // Which layers a stage has.
 const Words kLayouts = {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
                         "pipeline_model_parallel_layout"};
+// Pieces of the layers that a stage runs in turn, in three ways.
+const Words kPieces = {"virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank",
+                       "num_layers_per_virtual_pipeline_stage"};
 
 class Translation {
  public:
@@ -176,7 +177,7 @@ class Translation {
   }
 
   struct MegatronMesh {
-    int64_t tensor, pipeline, context, experts, expert_tensor;
+    int64_t tensor, pipeline, context, experts, expert_tensor, pieces = 1;
     int64_t sharers() const { return tensor * pipeline * context; }  // read the same rows
     int64_t least_ranks() const { return std::lcm(tensor * context, experts * expert_tensor) * pipeline; }
     std::string text() const {
@@ -185,11 +186,14 @@ class Translation {
   };
 
   void read_mesh() {
-    const MegatronMesh mesh{.tensor = count("tensor_model_parallel_size", 1),
-                            .pipeline = count("pipeline_model_parallel_size", 1),
-                            .context = count("context_parallel_size", 1),
-                            .experts = count("expert_model_parallel_size", 1),
-                            .expert_tensor = count("expert_tensor_parallel_size", 1)};
+    MegatronMesh mesh{.tensor = count("tensor_model_parallel_size", 1),
+                      .pipeline = count("pipeline_model_parallel_size", 1),
+                      .context = count("context_parallel_size", 1),
+                      .experts = count("expert_model_parallel_size", 1),
+                      .expert_tensor = count("expert_tensor_parallel_size", 1)};
+    mesh.pieces = pieces(mesh.pipeline);
+    if (mesh.pieces > 1 && mesh.pipeline == 1)
+      errors_.push_back("pieces of stages (--" + kPieces[0] + ") need stages: give --pipeline_model_parallel_size");
     if (has("sequence_parallel_size")) errors_.push_back("--sequence_parallel_size is --context_parallel_size here");
     const int64_t least = mesh.least_ranks(), ranks = run_.ranks > 0 ? run_.ranks : least;
     if (ranks % least != 0) {
@@ -199,7 +203,7 @@ class Translation {
     }
     readers_ = ranks / mesh.sharers();
     for (const char* name : {"use_megatron_fsdp", "optimizer_cpu_offload"}) taken_.insert(name);
-    taken_.insert(kLayouts.begin(), kLayouts.end());
+    for (const Words* names : {&kLayouts, &kPieces}) taken_.insert(names->begin(), names->end());
     const int64_t experts = own_experts(mesh, ranks);
     if (is_possible(mesh, experts))
       as_it_is(mesh, experts);
@@ -253,8 +257,20 @@ class Translation {
   // The flag that trains the head which guesses tokens ahead.
   std::string ahead() const { return text("mtp_num_layers", "0") == "0" ? "" : "--mtp_num_layers"; }
 
+  // Of each stage.
+  int64_t pieces(int64_t stages) {
+    const int64_t said = std::max(count(kPieces[0], 1), count(kPieces[1], 1));
+    if (said > 1 || !has(kPieces[2]) || !run_.model) return said;
+    const int64_t each = count(kPieces[2], 1) * stages;
+    if (run_.model->layers % each != 0)
+      errors_.push_back(str("--", kPieces[2], " ", count(kPieces[2], 1), " x ", stages, " stages: the ",
+                            run_.model->layers, " layers of the model are no multiple of that"));
+    return std::max<int64_t>(1, run_.model->layers / each);
+  }
+
   bool stages_are_possible(const MegatronMesh& mesh) {
-    StageWish wish{.stages = mesh.pipeline, .layout = text("pipeline_model_parallel_layout", "")};
+    StageWish wish{
+        .stages = mesh.pipeline, .pieces = mesh.pieces, .layout = text("pipeline_model_parallel_layout", "")};
     if (has("decoder_first_pipeline_num_layers")) wish.first = count("decoder_first_pipeline_num_layers", 0);
     if (has("decoder_last_pipeline_num_layers")) wish.last = count("decoder_last_pipeline_num_layers", 0);
     try {
@@ -275,6 +291,7 @@ class Translation {
       give("pipeline_model_parallel_size", {str(mesh.pipeline)});
       for (const std::string& name : kLayouts)
         if (const Flag* layout = last(name)) give(name, layout->values);
+      if (mesh.pieces > 1) give(kPieces[0], {str(mesh.pieces)});
     }
     if (experts > 1) give("expert_model_parallel_size", {str(experts)});
     give("deepspeed", {truth("optimizer_cpu_offload", false) ? "zero2_offload" : "zero1"});
@@ -303,8 +320,9 @@ class Translation {
                        sharers < mesh.sharers(),
                weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
     if (sharers > 1) give("sequence_parallel_size", {str(sharers)});
-    for (const std::string& name : kLayouts)
-      if (has(name)) unused_["the layers are not run by stages"].insert("--" + name);
+    for (const Words* names : {&kLayouts, &kPieces})
+      for (const std::string& name : *names)
+        if (has(name)) unused_["the layers are not run by stages"].insert("--" + name);
     if (!has("deepspeed") && !has("fsdp") && !looks_at_matrices() && (ranks > 1 || weights || offload))
       give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
     if (mesh.sharers() * mesh.experts == 1 && !weights) return;

@@ -109,9 +109,11 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.train.row_groups =
       token_sharers(spec.model.sharing, mesh.sequence_parallel_size, mesh.tensor_model_parallel_size).groups;
   spec.share = {.tensor = mesh.tensor_model_parallel_size, .experts = mesh.expert_model_parallel_size, .stages = {}};
-  if (mesh.pipeline_model_parallel_size > 1)
-    for (const Range& layers : stage_layers(spec.model.layers, mesh.stages(), spec.model.seen_layers))
-      spec.share.stages.push_back(layers.size);
+  if (const auto stages = static_cast<size_t>(mesh.pipeline_model_parallel_size); stages > 1) {
+    const std::vector<Range> pieces = stage_layers(spec.model.layers, mesh.stages(), spec.model.seen_layers);
+    spec.share.stages.resize(stages), spec.share.pieces = std::ssize(pieces) / mesh.pipeline_model_parallel_size;
+    for (size_t i = 0; i < pieces.size(); ++i) spec.share.stages[i % stages] += pieces[i].size;
+  }
   spec.count_tokens();
   return spec;
 }

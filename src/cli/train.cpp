@@ -403,12 +403,13 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
 
 // That as many processes run as share the model and the rows, and whole groups of answers in each of them.
 void TrainRun::check_mesh(int64_t ranks) const {
-  require(mesh.pipeline_model_parallel_size > 1 ||
-              (!mesh.decoder_first_pipeline_num_layers && !mesh.decoder_last_pipeline_num_layers &&
-               mesh.pipeline_model_parallel_layout.empty()),
-          Fault::Usage,
-          "--decoder_first_pipeline_num_layers, --decoder_last_pipeline_num_layers and "
-          "--pipeline_model_parallel_layout belong to --pipeline_model_parallel_size");
+  require(
+      mesh.pipeline_model_parallel_size > 1 ||
+          (!mesh.decoder_first_pipeline_num_layers && !mesh.decoder_last_pipeline_num_layers &&
+           mesh.pipeline_model_parallel_layout.empty() && mesh.virtual_pipeline_model_parallel_size == 1),
+      Fault::Usage,
+      "--decoder_first_pipeline_num_layers, --decoder_last_pipeline_num_layers, --pipeline_model_parallel_layout and "
+      "--virtual_pipeline_model_parallel_size belong to --pipeline_model_parallel_size");
   std::vector<std::string> sizes;
   for (const auto& [flag, size] : {std::pair{"--tensor_model_parallel_size", mesh.tensor_model_parallel_size},
                                    {"--expert_model_parallel_size", mesh.expert_model_parallel_size},

@@ -9,11 +9,11 @@
 namespace apus {
 
 // Each parameter gets the cut that leaves it to the stages that run it (stage_cut): embedding and towers to the first,
-// final norm and head to the last, a tied table to both. `layers`: those of each stage.
-// Before Module::place() and loading.
-void cut_into_stages(Model& model, const std::vector<Range>& layers);
+// final norm and head to the last, a tied table to both. `layers`: those of each piece, whose stages are 0, 1 ...,
+// `stages` - 1, and 0 again where each has several. Before Module::place() and loading.
+void cut_into_stages(Model& model, const std::vector<Range>& layers, int stages);
 
-// Whether anything in the stages before this one is trained, which then wait for a gradient.
-bool trains_before(Model& model, int stage);
+// Of each piece: whether anything in those before it is trained, which then wait for a gradient.
+std::vector<bool> trains_before(Model& model, const std::vector<Range>& layers);
 
 }  // namespace apus

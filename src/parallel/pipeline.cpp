@@ -56,7 +56,7 @@ void Pipeline::run(Model& model) { model.run_by(std::make_shared<Runner>(*this, 
 void Pipeline::start(Comm& way, const at::Tensor& t, int to) {
   const at::Tensor data = t.detach().contiguous();
   under_way_.push_back({way.send(data, to), data});
-  for (const auto most = static_cast<size_t>(4 * stages()); under_way_.size() > most; under_way_.pop_front())
+  for (const auto most = static_cast<size_t>(4 * stages() * pieces()); under_way_.size() > most; under_way_.pop_front())
     under_way_.front().work->wait();
 }
 
@@ -84,29 +84,33 @@ void Pipeline::receive_sums(Comm& way, RouterLoss& router, int from) {
 
 at::Tensor Pipeline::receive(int64_t tokens, RouterLoss* router) {
   const at::Tensor x_TD = at::empty({tokens, spec_.width}, spec_.activations);
-  down_.recv(x_TD, stage() - 1)->wait();
-  if (router) receive_sums(down_, *router, stage() - 1);
-  if (at::GradMode::is_enabled() && spec_.gives_gradient) input_ = x_TD.requires_grad_();
+  Comm& way = down_from_before();
+  way.recv(x_TD, before())->wait();
+  if (router) receive_sums(way, *router, before());
+  if (at::GradMode::is_enabled() && spec_.trains_before[number()]) input_ = x_TD.requires_grad_();
   return x_TD;
 }
 
 void Pipeline::send(const at::Tensor& output, const RouterLoss* router) {
-  start(down_, output, stage() + 1);
-  if (router) send_sums(down_, *router, stage() + 1);
+  Comm& way = down_to_behind();
+  start(way, output, behind());
+  if (router) send_sums(way, *router, behind());
 }
 
 at::Tensor Pipeline::gradient_of(const at::Tensor& output, RouterLoss* router) {
-  if (!spec_.gets_gradient) return {};
+  if (!spec_.trains_before[number() + 1]) return {};
   const at::Tensor gradient = at::empty(output.sizes(), spec_.activations);
-  up_.recv(gradient, stage() + 1)->wait();
-  if (router) receive_sums(up_, *router, stage() + 1);
+  Comm& way = up_from_behind();
+  way.recv(gradient, behind())->wait();
+  if (router) receive_sums(way, *router, behind());
   return gradient;
 }
 
 void Pipeline::send_gradient_of(const at::Tensor& input, const RouterLoss* router) {
-  if (first() || !spec_.gives_gradient) return;
-  start(up_, input.grad().defined() ? input.grad() : at::zeros_like(input), stage() - 1);
-  if (router) send_sums(up_, *router, stage() - 1);
+  if (first() || !spec_.trains_before[number()]) return;
+  Comm& way = up_to_before();
+  start(way, input.grad().defined() ? input.grad() : at::zeros_like(input), before());
+  if (router) send_sums(way, *router, before());
 }
 
 }  // namespace apus

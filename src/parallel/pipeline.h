@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One stage of a pipeline: a rank that runs some of a model's layers. What they give goes to the next stage, and the
-// gradient comes back from there. All stages read the same rows, so each knows the sizes of what comes.
+// gradient comes back from there. All stages read the same rows, so each knows the sizes of what comes. Where a stage
+// has several pieces of the layers, the last stage gives to the first one's next piece.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,22 +22,29 @@ struct RouterLoss;  // nn/moe.h
 class Pipeline {
  public:
   struct Spec {
-    std::vector<Range> layers;      // of each stage
+    std::vector<Range> layers;      // of each piece, as stage_layers() gives them
     at::TensorOptions activations;  // their type and device
     int64_t width = 0;              // numbers of a token
     int64_t experts = 0;            // of a mixture
-    // Whether anything is trained in the stages before this one, and up to it: a gradient goes there, and comes here.
-    bool gives_gradient = true, gets_gradient = true;
+    // Of each piece: whether anything in front of it is trained, so that a gradient goes there.
+    std::vector<bool> trains_before;
   };
-  // Both carry tensors of the device among the stages, in order: one towards the loss, the other back. Apart, so that
-  // neither waits for the other.
-  Pipeline(Comm& down, Comm& up, Spec spec) : down_(down), up_(up), spec_(std::move(spec)) {}
+  // All carry tensors of the device among the stages, in order: towards the loss, and back. Apart, so that none waits
+  // for another. The last two: from the last stage to the first one's next piece, and back; null where each has one.
+  struct Ways {
+    Comm &down, &up;
+    Comm *round_down = nullptr, *round_up = nullptr;
+  };
+  Pipeline(Ways ways, Spec spec) : ways_(ways), spec_(std::move(spec)) {}
 
-  int stage() const { return down_.rank(); }
-  int stages() const { return down_.size(); }
-  bool first() const { return stage() == 0; }
-  bool last() const { return stage() + 1 == stages(); }
-  const Range& layers() const { return spec_.layers[static_cast<size_t>(stage())]; }
+  int stage() const { return ways_.down.rank(); }
+  int stages() const { return ways_.down.size(); }
+  int pieces() const { return static_cast<int>(spec_.layers.size()) / stages(); }  // of each stage
+  // The passes that follow are of this piece of the stage.
+  void take(int piece) { piece_ = piece; }
+  bool first() const { return number() == 0; }  // of all pieces
+  bool last() const { return number() + 1 == spec_.layers.size(); }
+  const Range& layers() const { return spec_.layers[number()]; }
 
   // From now on the model runs this stage's layers alone: its forward passes begin with what the stage before gives,
   // and give what the next one has been sent. Behind a runner that shares out tokens. The model and this object
@@ -56,6 +64,14 @@ class Pipeline {
 
  private:
   class Runner;
+  size_t number() const { return static_cast<size_t>(piece_ * stages() + stage()); }  // among all pieces
+  int before() const { return (stage() + stages() - 1) % stages(); }                  // who runs the piece before it
+  int behind() const { return (stage() + 1) % stages(); }
+  Comm& way(Comm& straight, Comm* round, bool at_border) const { return at_border ? *round : straight; }
+  Comm& down_from_before() const { return way(ways_.down, ways_.round_down, stage() == 0); }
+  Comm& down_to_behind() const { return way(ways_.down, ways_.round_down, behind() == 0); }
+  Comm& up_from_behind() const { return way(ways_.up, ways_.round_up, behind() == 0); }
+  Comm& up_to_before() const { return way(ways_.up, ways_.round_up, stage() == 0); }
   at::Tensor receive(int64_t tokens, RouterLoss* router);
   void send(const at::Tensor& output, const RouterLoss* router);
   void start(Comm& way, const at::Tensor& t, int to);
@@ -66,8 +82,9 @@ class Pipeline {
     WorkPtr work;
     at::Tensor data;
   };
-  Comm &down_, &up_;
+  const Ways ways_;
   const Spec spec_;
+  int piece_ = 0;
   at::Tensor input_;
   std::deque<Sent> under_way_;
 };

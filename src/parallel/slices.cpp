@@ -42,8 +42,13 @@ SliceMessage::SliceMessage(Comm& ranks, std::vector<std::vector<int64_t>> shapes
       options_(options),
       sums_(sums ? options.dtype(*sums) : options) {
   if (!owners_.empty()) {
-    auto& offsets = offset_.emplace_back();
-    for (const auto& shape : shapes_) offsets.push_back(segment_), segment_ += c10::multiply_integers(shape);
+    auto& offsets = offset_.emplace_back(shapes_.size());
+    for (int r = 0; r < ranks.size(); ++r) {  // each owner's one behind the other
+      Range& own = owned_.emplace_back(Range{segment_, 0});
+      for (size_t m = 0; m < shapes_.size(); ++m)
+        if (owners_[m] == r) offsets[m] = segment_, segment_ += c10::multiply_integers(shapes_[m]);
+      own.size = segment_ - own.begin;
+    }
     return;
   }
   for (int r = 0; r < ranks.size(); ++r) {
@@ -72,20 +77,17 @@ at::Tensor SliceMessage::whole_in(const at::Tensor& flat, size_t member) const {
   return flat.narrow(0, offset(member, 0), c10::multiply_integers(shapes_[member])).view(shapes_[member]);
 }
 
-// What is not defined, or not here, adds nothing.
-at::Tensor SliceMessage::start_wholes(const Tensors& values, at::TensorOptions options, Pending& p) const {
-  p.flat = at::zeros({segment_}, options);
-  for (size_t m = 0; m < values.size(); ++m)
-    if (values[m].defined() && values[m].numel() > 0) whole_in(p.flat, m).copy_(values[m].detach());
-  p.work = ranks_.all_reduce(p.flat);
-  return p.flat;
-}
-
 SliceMessage::Pending SliceMessage::start_gather(const Tensors& slices, const Tensors& wholes) const {
   at::NoGradGuard no_grad;
   Pending p;
   if (!owners_.empty()) {
-    p.segment = start_wholes(slices, options_, p);
+    p.flat = at::empty({segment_}, options_);
+    for (size_t m = 0; m < slices.size(); ++m)
+      if (owners_[m] == ranks_.rank()) whole_in(p.flat, m).copy_(slices[m].detach());
+    Tensors everybodys;
+    for (const Range& own : owned_) everybodys.push_back(p.flat.narrow(0, own.begin, own.size));
+    p.segment = everybodys[static_cast<size_t>(ranks_.rank())].clone();
+    p.work = ranks_.all_gather_uneven(everybodys, p.segment);
     return p;
   }
   if (direct_) {
@@ -114,8 +116,11 @@ void SliceMessage::end_gather(Pending& p, const Tensors& wholes) const {
 SliceMessage::Pending SliceMessage::start_sum(const Tensors& wholes) const {
   at::NoGradGuard no_grad;
   Pending p;
-  if (!owners_.empty()) {
-    p.segment = start_wholes(wholes, sums_, p);
+  if (!owners_.empty()) {  // what is not defined here adds nothing
+    p.segment = at::zeros({segment_}, sums_);
+    for (size_t m = 0; m < wholes.size(); ++m)
+      if (wholes[m].defined()) whole_in(p.segment, m).copy_(wholes[m].detach());
+    p.work = ranks_.all_reduce(p.segment);
     return p;
   }
   p.segment = at::empty({segment_}, sums_);

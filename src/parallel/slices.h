@@ -47,10 +47,10 @@ class SliceMessage {
   int64_t offset(size_t member, int rank) const { return offset_[static_cast<size_t>(rank)][member]; }
   at::Tensor place(const at::Tensor& flat, size_t member, int rank) const;  // of its slice, in its shape
   at::Tensor whole_in(const at::Tensor& flat, size_t member) const;
-  at::Tensor start_wholes(const Tensors& values, at::TensorOptions options, Pending& p) const;
   Comm& ranks_;
   std::vector<std::vector<int64_t>> shapes_;
   const std::vector<int> owners_;
+  std::vector<Range> owned_;  // of each rank, where it lies in a message of wholes
   at::TensorOptions options_, sums_;
   std::vector<std::vector<int64_t>> offset_;  // of [rank][member] in the rank's segment
   int64_t segment_ = 0;                       // elements

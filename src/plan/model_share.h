@@ -12,7 +12,8 @@ namespace apus {
 struct ModelShare {
   int64_t tensor = 1, experts = 1;  // devices that share out matrices, and experts
   std::vector<int64_t> stages;      // layers of each stage; empty: one device runs all
-  int64_t copies_of() const {       // devices that hold one whole model, experts aside
+  int64_t pieces = 1;          // in which each stage runs them, in turn with the others; counted as one run of them
+  int64_t copies_of() const {  // devices that hold one whole model, experts aside
     return tensor * std::max<int64_t>(1, std::ssize(stages));
   }
   bool any() const { return copies_of() * experts > 1; }

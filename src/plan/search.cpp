@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "parallel/placement/stages.h"
 #include "plan/plan.h"
 #include "train/options/optimizer_info.h"
 
@@ -20,7 +21,9 @@ MemoryUse shared_memory(const PlanSpec& s) {
     train.in_parts = true, train.expert_devices = s.share.experts;
     train.devices = std::max(1, s.train.devices / static_cast<int>(s.share.copies_of()));
     train.first_stage = stage == 0, train.last_stage = stage + 1 == stages;
-    train.ahead = static_cast<int64_t>(stages - stage) - 1;
+    const int64_t pieces = s.share.pieces, kept = passes_kept(static_cast<int64_t>(stage), static_cast<int64_t>(stages),
+                                                              train.accumulation, pieces);
+    train.ahead = (kept + pieces - 1) / pieces - 1;
     MemoryUse use =
         train_memory(part, tuning_facts(part, s.tuning, stage_of(s.share, stage, s.model.tied)), train, s.device);
     if (stages > 1) use.when += str(", of stage ", stage);

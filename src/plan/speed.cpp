@@ -52,7 +52,8 @@ double experts_part(const ModelFacts& m) {
 double mesh_seconds(const PlanSpec& s) {
   const ModelFacts& m = s.model;
   const auto tensor = static_cast<double>(s.share.tensor), experts = static_cast<double>(s.share.experts),
-             stages = static_cast<double>(std::max<size_t>(1, s.share.stages.size()));
+             stages = static_cast<double>(std::max<size_t>(1, s.share.stages.size())),
+             pieces = static_cast<double>(s.share.pieces);
   const double token = s.train.tokens * static_cast<double>(m.hidden) * s.train.element;
   const double passes = 2 + (s.train.recompute.selective ? 0 : s.train.recompute.share(m.layers));
   const auto sparse = static_cast<double>(std::count(m.sparse.begin(), m.sparse.end(), true));
@@ -61,7 +62,8 @@ double mesh_seconds(const PlanSpec& s) {
   const auto link = [&](double devices) {
     return devices <= static_cast<double>(s.device.node) ? s.device.link : s.device.network;
   };
-  return sums / link(tensor) + sent / link(tensor * experts) + (stages > 1 ? 2 * token / link(tensor * stages) : 0);
+  return sums / link(tensor) + sent / link(tensor * experts) +
+         (stages > 1 ? 2 * pieces * token / link(tensor * stages) : 0);
 }
 
 Speed slowest(double arithmetic, double memory, double communication, double tokens) {
@@ -86,7 +88,8 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
   const double passes = 2 + weights_share + again;  // forward, input gradients, weight gradients, layers again
   const auto stages = static_cast<double>(std::max<size_t>(1, s.share.stages.size()));
   // Stages wait at the begin and at the end of an update.
-  const double arithmetic = forward * passes * tokens * (1 + (stages - 1) / micro) /
+  const double waiting = (stages - 1) / micro / static_cast<double>(s.share.pieces);
+  const double arithmetic = forward * passes * tokens * (1 + waiting) /
                             (s.device.flops(train.element) * s.device.share_of_peak(train.tokens));
   const double waits = s.share.any() ? mesh_seconds(s) * micro : 0;
 

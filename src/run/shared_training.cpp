@@ -73,7 +73,7 @@ std::vector<Range> layers_of_stages(const Model& model, const ShardingOptions& o
 }  // namespace
 
 void place_on(Model& model, Mesh& mesh, const ShardingOptions& options) {
-  if (mesh.size(Axis::Pp) > 1) cut_into_stages(model, layers_of_stages(model, options));
+  if (mesh.size(Axis::Pp) > 1) cut_into_stages(model, layers_of_stages(model, options), mesh.size(Axis::Pp));
   model.place(mesh);
 }
 
@@ -83,19 +83,24 @@ Stage run_as_stage(Model& model, Mesh& mesh, World& world, at::ScalarType type, 
   const std::vector<int> ranks = mesh.layout().ranks(Axis::Pp);
   out.down = world.connect(str("stages from ", ranks[0], ", down"), ranks);
   out.up = world.connect(str("stages from ", ranks[0], ", up"), ranks);
-  const int stage = mesh.rank(Axis::Pp);
-  out.pipeline =
-      std::make_unique<Pipeline>(*out.down, *out.up,
-                                 Pipeline::Spec{.layers = layers_of_stages(model, options),
-                                                .activations = at::TensorOptions().dtype(type).device(mesh.device()),
-                                                .width = model.shape().hidden,
-                                                .experts = model.shape().experts,
-                                                .gives_gradient = trains_before(model, stage),
-                                                .gets_gradient = trains_before(model, stage + 1)});
+  const std::vector<Range> pieces = layers_of_stages(model, options);
+  Pipeline::Ways ways{.down = *out.down, .up = *out.up};
+  if (pieces.size() > ranks.size()) {
+    out.round_down = world.connect(str("stages from ", ranks[0], ", round down"), ranks);
+    out.round_up = world.connect(str("stages from ", ranks[0], ", round up"), ranks);
+    ways.round_down = out.round_down.get(), ways.round_up = out.round_up.get();
+  }
+  out.pipeline = std::make_unique<Pipeline>(
+      ways, Pipeline::Spec{.layers = pieces,
+                           .activations = at::TensorOptions().dtype(type).device(mesh.device()),
+                           .width = model.shape().hidden,
+                           .experts = model.shape().experts,
+                           .trains_before = trains_before(model, pieces)});
   out.pipeline->run(model);
-  const Range& layers = out.pipeline->layers();
-  log_info(ranks.size(), " ranks run the layers one behind the other: rank ", world.rank(), " runs ", layers.begin,
-           " to ", layers.begin + layers.size - 1);
+  std::string own;
+  for (auto i = static_cast<size_t>(mesh.rank(Axis::Pp)); i < pieces.size(); i += ranks.size())
+    own += str(own.empty() ? "" : ", then ", pieces[i].begin, " to ", pieces[i].begin + pieces[i].size - 1);
+  log_info(ranks.size(), " ranks run the layers one behind the other: rank ", world.rank(), " runs ", own);
   return out;
 }
 

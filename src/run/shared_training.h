@@ -32,7 +32,7 @@ std::shared_ptr<StepLine> line_of_copy(const Mesh& mesh, World& world);
 
 // This rank as a stage, and the connections to the others; nothing where there is one stage.
 struct Stage {
-  std::unique_ptr<Comm> down, up;
+  std::unique_ptr<Comm> down, up, round_down, round_up;
   std::unique_ptr<Pipeline> pipeline;
 };
 // The model is loaded, what is trained is known, and share_tokens() has been called.

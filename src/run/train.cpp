@@ -7,13 +7,11 @@
 #include <cmath>
 
 #include "base/files.h"
-#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/scratch_folder.h"
 #include "base/signals.h"
 #include "cli/pushed_checkpoints.h"
 #include "device/agree.h"
-#include "devices/cpu/host.h"
 #include "dist/mesh.h"
 #include "dist/shared_folder.h"
 #include "engine/answer/chat.h"
@@ -21,6 +19,7 @@
 #include "models/spec/family.h"
 #include "ops/steady_rows.h"
 #include "run/benchmark_answers.h"
+#include "run/checkpoint_place.h"
 #include "run/inference.h"
 #include "run/lora_ga.h"
 #include "run/other_models.h"
@@ -47,34 +46,6 @@ namespace apus {
 namespace fs = std::filesystem;
 
 namespace {
-
-fs::path make_run_folder(const TrainRun& o, std::unique_ptr<FolderLock>& lock) {
-  const fs::path root = o.output_root();
-  const fs::path folder = o.folder.add_version ? make_version_dir(root) : root;
-  make_writable_dir(folder);
-  if (o.loop.save_fallback_dir) make_writable_dir(*o.loop.save_fallback_dir);
-  lock = std::make_unique<FolderLock>(folder);
-  remove_leftovers(folder);
-  return folder;
-}
-
-// The first rank makes it and writes in it.
-fs::path run_folder(const TrainRun& o, World& world, std::unique_ptr<FolderLock>& lock) {
-  return gather_text(world.first() ? make_run_folder(o, lock).string() : "", world.host())[0];
-}
-
-// The flag by which each rank writes a part of a checkpoint; empty: the first writes alone.
-std::string flag_of_shares(const TrainRun& o) {
-  if (o.mesh.sharding().stage > 0)
-    return o.mesh.deepspeed ? "--deepspeed " + *o.mesh.deepspeed : "--fsdp " + o.mesh.fsdp.value_or("");
-  return o.mesh.tensor_model_parallel_size > 1     ? "--tensor_model_parallel_size"
-         : o.mesh.expert_model_parallel_size > 1   ? "--expert_model_parallel_size"
-         : o.mesh.pipeline_model_parallel_size > 1 ? "--pipeline_model_parallel_size"
-                                                   : "";
-}
-
-// For a checkpoint that is yet to be written. An eighth of the memory is left to others, and to what a step needs more.
-int64_t room_for_checkpoints() { return cpu::memory_free() - cpu::memory_total() / 8; }
 
 constexpr double kFolderSeconds = 60;  // for so long a network file system may show an old state
 
@@ -466,8 +437,9 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   if (log) log->finish(result_json(result, data, parameters, o.loop.best_metric())), say_result(o, result, *log);
   if (push && result.last_checkpoint && !result.interrupted) push->finish(*result.last_checkpoint);
   if (const std::string media = data.media_line ? data.media_line() : ""; log && !media.empty()) log_info(media);
-  if (result.interrupted) throw Interrupted(stop.raised() ? stop.signal() : SIGTERM);  // another rank was asked
-  return 0;
+  if (!result.interrupted) return 0;
+  if (stop.raised()) throw Interrupted(stop.signal());
+  return 128 + SIGTERM;  // its time was over, or another rank was asked: the trainer has said so
 }
 
 int rehearse(const TrainRehearsal& asked) {

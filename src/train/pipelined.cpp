@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of an update where this rank is a stage of a pipeline. Only the last stage has losses; it counts each so
-// many times as there are stages, as all of them count its tokens. Where stages share out experts with those of other
-// rows, all make as many passes: those behind a rank's own batches add nothing.
+// The passes of an update where this rank is a stage of a pipeline. Only the last piece of the layers has losses; it
+// counts each so many times as there are stages, as all of them count its tokens. Where stages share out experts with
+// those of other rows, all make as many passes: those behind a rank's own batches add nothing.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -27,7 +27,7 @@ namespace apus {
 bool Trainer::gives_losses() const { return !p_.pipeline || p_.pipeline->last(); }
 double Trainer::stages() const { return p_.pipeline ? static_cast<double>(p_.pipeline->stages()) : 1; }
 
-// A stage in front of the last one makes the passes that the algorithm makes there: the reference's, then the policy's.
+// A piece in front of the last one makes the passes that the algorithm makes there: the reference's, then the policy's.
 Loss Trainer::loss_of(Batch& batch, const Forward& forward) {
   if (gives_losses()) {
     Loss loss = p_.algorithm.loss(p_.actors, batch, forward);
@@ -39,40 +39,57 @@ Loss Trainer::loss_of(Batch& batch, const Forward& forward) {
   return {.sum = at::GradMode::is_enabled() ? given_TD : at::zeros({}), .metrics = {}};
 }
 
+// Through all pieces of this stage.
+Loss Trainer::loss_of_all(Batch& batch, const Forward& forward) {
+  Loss loss;
+  for (int piece = 0; piece < (p_.pipeline ? p_.pipeline->pieces() : 1); ++piece) {
+    if (p_.pipeline) p_.pipeline->take(piece);
+    loss = loss_of(batch, forward);
+  }
+  return loss;
+}
+
 double Trainer::pipelined(Update& batches, double total) {
   Pipeline& pipeline = *p_.pipeline;
   GradientSync* const sync = p_.gradients;
-  const size_t own = batches.size();
+  const size_t own = batches.size(), pieces = static_cast<size_t>(pipeline.pieces());
   if (sync && sync->passes_in_step()) {
     if (own > 0) spare_ = batches.front();
     const auto most = static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(own)));
     while (batches.size() < most) batches.push_back(spare());
   }
-  std::vector<std::optional<Pass>> passes(batches.size());
+  // Of each piece of each micro-batch, whose step is its own.
+  struct UnderWay {
+    Batch batch;
+    Pass pass;
+  };
+  std::vector<std::optional<UnderWay>> passes(batches.size() * pieces);
   double loss = 0;
-  for (const auto [i, backward] : one_forward_one_backward(pipeline.stage(), pipeline.stages(), std::ssize(batches))) {
+  size_t left = passes.size();
+  for (const auto [i, backward, piece] :
+       one_forward_one_backward(pipeline.stage(), pipeline.stages(), std::ssize(batches), pipeline.pieces())) {
     const auto n = static_cast<size_t>(i);
-    Batch& batch = batches[n];
+    std::optional<UnderWay>& here = passes[n * pieces + static_cast<size_t>(piece)];
+    pipeline.take(piece);
     if (!backward) {
-      batch = batch.to(p_.device);
-      passes[n] = forward_of(batch, n, total);
-      if (n >= own) passes[n]->router->scale = 0;
+      batches[n] = batches[n].to(p_.device);
+      here.emplace(UnderWay{batches[n], {}});
+      here->pass = forward_of(here->batch, n, total);
+      if (n >= own) here->pass.router->scale = 0;
       continue;
     }
-    const bool last = n + 1 == batches.size();
-    Pass pass = *std::exchange(passes[n], std::nullopt);
+    const bool last = --left == 0;
+    auto [batch, pass] = *std::exchange(here, std::nullopt);
     RouterLoss* const router = training_of(batch.step).router ? pass.router.get() : nullptr;
     const at::Tensor input = pass.input;
     if (sync) sync->begin(last);
     if (pipeline.last() && n >= own) {
       if (pass.loss.sum.requires_grad()) pass.loss.sum.backward(at::zeros_like(pass.loss.sum));
-      batch.step.turns.clear();
     } else if (pipeline.last()) {
       loss += backward_of(batch, std::move(pass), total, false);
     } else {
       const at::Tensor gradient = pipeline.gradient_of(pass.loss.sum, router);
       if (gradient.defined()) pass.loss.sum.backward(gradient);
-      batch.step.turns.clear();
     }
     if (input.defined()) pipeline.send_gradient_of(input, router);
     if (sync) sync->finish(last);
@@ -93,7 +110,8 @@ std::string Trainer::find_not_finite_in_stages(Update& batches) {
     forward.watch = [&](const std::string& part, const at::Tensor& x) {
       if (output.empty() && !all_finite(x)) output = str("the output of ", part, " is not finite", where);
     };
-    const Loss loss = loss_of(batches[i], forward);
+    prepare(batches[i], i, std::make_shared<RouterLoss>(), 0);
+    const Loss loss = loss_of_all(batches[i], forward);
     if (output.empty() && !all_finite(loss.sum))
       output = str("the loss is not finite, though the final hidden states are", where);
   }

@@ -145,7 +145,7 @@ void Trainer::evaluate() {
         own.fp8 = fp8;
         set_training(here.step, std::move(own));
       }
-      const Loss part = loss_of(here, Forward{});
+      const Loss part = loss_of_all(here, Forward{});
       loss += part.sum.item<double>(), count += p_.algorithm.count(here),
           sequences += static_cast<double>(here.step.length_q.size());
       metrics.add(part.metrics);

@@ -151,18 +151,19 @@ class Trainer {
   double backward(Update& batches, double total, bool only_measured = false);
   // Between the two passes of a micro-batch.
   struct Pass {
-    Loss loss;         // of a stage in front of the last one: what it gives, and nothing shown
-    at::Tensor input;  // of a stage behind the first one
+    Loss loss;         // of a piece in front of the last one: what it gives, and nothing shown
+    at::Tensor input;  // of a piece behind the first one
     std::shared_ptr<RouterLoss> router;
     double share = 0, balance = 0;
   };
   Pass forward_of(Batch& batch, uint64_t micro, double total);
   double backward_of(Batch& batch, Pass pass, double total, bool only_measured);
   Loss loss_of(Batch& batch, const Forward& forward);
+  Loss loss_of_all(Batch& batch, const Forward& forward);
   void add_penalty(Loss& loss, double count) const;
   double pipelined(Update& batches, double total);
   std::string find_not_finite_in_stages(Update& batches);
-  bool gives_losses() const;  // false: a stage in front of the last one
+  bool gives_losses() const;  // false: a piece in front of the last one
   double stages() const;
   void keep_step(const Batch* like);
   const Batch& spare();

@@ -110,7 +110,7 @@ void Trainer::keep_step(const Batch* like) {
   prepare(batch, 0, std::make_shared<RouterLoss>(), 0);
   const bool trains = at::GradMode::is_enabled();
   if (!trains) batch.step.training = nullptr;
-  const Loss none = loss_of(batch, trains ? o_.forward : Forward{});
+  const Loss none = loss_of_all(batch, trains ? o_.forward : Forward{});
   if (none.sum.requires_grad()) none.sum.backward(at::zeros_like(none.sum));
 }
 

@@ -155,6 +155,20 @@ TEST(Megatron, StagesAreRealOnesWhereTheModelHasThem) {
       own_flags({"--pipeline_model_parallel_size", "2", "--pipeline_model_parallel_layout", "Et|t*3L"},
                 {.ranks = 2, .model = &dense});
   EXPECT_EQ(became(letters, "pipeline_model_parallel_layout"), "Et|t*3L");
+  for (const Flags& pieces :
+       {Flags{"--virtual_pipeline_model_parallel_size", "2"}, Flags{"--num_virtual_stages_per_pipeline_rank", "2"},
+        Flags{"--num_layers_per_virtual_pipeline_stage", "1"}}) {
+    Flags all{"--pipeline_model_parallel_size", "2"};
+    all.insert(all.end(), pieces.begin(), pieces.end());
+    EXPECT_EQ(became(own_flags(all, {.ranks = 2, .model = &dense}), "virtual_pipeline_model_parallel_size"), "2");
+  }
+  test::expect_says(
+      test::refusal(Fault::Usage,
+                    [&] {
+                      own_flags({"--pipeline_model_parallel_size", "2", "--num_layers_per_virtual_pipeline_stage", "3"},
+                                {.ranks = 2, .model = &dense});
+                    }),
+      "the 4 layers of the model are no multiple of that");
   // More layers than the model has: by rows, and why is said.
   const OwnFlags many = own_flags({"--pipeline_model_parallel_size", "2", "--decoder_first_pipeline_num_layers", "25"},
                                   {.ranks = 2, .model = &dense});

@@ -44,7 +44,7 @@ start() {  # start OUT FLAGS...
 ends_well() { for pid in "${launchers[@]}"; do wait "$pid" || fail "$1 ends with exit code $?"; done; launchers=(); }
 newest() { find "$1" -maxdepth 1 -name 'checkpoint-*' 2>/dev/null | sed 's/.*-//' | sort -n | tail -1 || true; }
 step() { tail -n 1 out/logging.jsonl | sed -n 's/.*"global_step.max_steps":"\([0-9]*\).*/\1/p' | grep . || echo 0; }
-draw() { drawn=$(((RANDOM * 32768 + RANDOM) % $1)); }  # below so many
+draw() { drawn=$((RANDOM / 16 % $1)); }  # below so many
 link() { ip -n "${spaces[0]}" link set v0 "$1"; }
 disturb() {
   local kind=$(($1 % 3)) short rank victim

@@ -585,25 +585,43 @@ pipeline)  # each rank runs some of the layers: full with a tied head, LoRA, mix
   sharers=4 stages 2 4 cut --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --tensor_model_parallel_size 2
   alike packed cut || fail "cut matrices: other losses"
   weights_alike packed/checkpoint-5 cut/checkpoint-5
+  # Each runs two pieces in turn.
+  turns="--virtual_pipeline_model_parallel_size 2"
+  sharers=2 stages 2 2 turns --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full $turns
+  says turns.log "rank 0 runs 0 to 0, then 2 to 2"
+  alike packed turns || fail "pieces in turn: other losses"
+  weights_alike packed/checkpoint-5 turns/checkpoint-5
+  sharers=4 stages 2 4 turns4 --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --tensor_model_parallel_size 2 $turns
+  alike packed turns4 || fail "pieces in turn, of cut matrices: other losses"
   train 1 cpu one --num_train_epochs 1 --save_steps 2
+  sharers=2 stages 2 4 inturn --num_train_epochs 1 --save_steps 2 --deepspeed zero1 $turns
+  alike one inturn || fail "LoRA, four ranks, pieces in turn: other losses"
+  sharers=2 stages 2 4 straight --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint inturn/checkpoint-2
+  alike inturn straight 3 || fail "a run that goes on without pieces has other losses"
   sharers=2 stages 2 4 lora --num_train_epochs 1 --save_steps 2 --deepspeed zero1
   alike one lora || fail "LoRA, four ranks, zero1: other losses"
   sharers=2 stages 2 4 again --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint lora/checkpoint-2
   alike lora again 3 || fail "a resumed run has other losses"
-  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  "$apus" init --preset tiny-moe --output_dir shorter 2>/dev/null
+  sed 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' shorter/config.json >four.json
+  "$apus" init --config four.json --tokenizer shorter --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
   for count in 1 3; do
     sharers=$count stages $count $count mixture$count --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1
   done
   alike mixture1 mixture3 || fail "a mixture of experts: other losses"
+  sharers=2 stages 2 2 mixture2 --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1 $turns
+  alike mixture1 mixture2 || fail "a mixture of experts, pieces in turn: other losses"
   sharers=2 stages 2 4 mixture4 --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1 --expert_model_parallel_size 2 --deepspeed zero1
   alike mixture1 mixture4 || fail "two stages whose experts lie on two ranks each: other losses"
   weights_alike mixture1/checkpoint-4 mixture4/checkpoint-4 || fail "two stages whose experts lie on two ranks each: other weights"
   sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl
-  for count in 1 2; do
-    NPROC_PER_NODE=$count "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$count --add_version false --torch_dtype float32 \
-      --learning_rate 1e-3 --max_steps 5 --gradient_accumulation_steps 3 --logging_steps 1 --pipeline_model_parallel_size $count >dpo$count.log 2>&1 || { cat dpo$count.log >&2; fail "dpo"; }
+  for mesh in "1 1" "2 1" "2 2"; do
+    read -r count pieces <<<"$mesh"
+    NPROC_PER_NODE=$count "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$count$pieces --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 5 --gradient_accumulation_steps 3 --logging_steps 1 --pipeline_model_parallel_size $count \
+      --virtual_pipeline_model_parallel_size $pieces >dpo.log 2>&1 || { cat dpo.log >&2; fail "dpo"; }
   done
-  alike dpo1 dpo2 || fail "dpo: other losses"
+  for other in dpo21 dpo22; do alike dpo11 $other || fail "$other: other losses"; done
   code=0; train 2 cpu bad --pipeline_model_parallel_size 2 --deepspeed zero3 || code=$?
   [ $code = 2 ] || fail "zero3: exit code $code"
   says bad.log "use --deepspeed zero1"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "dist/launch/stage_cut.h"
@@ -72,6 +73,60 @@ TEST(Stages, OneForwardOneBackward) {
         EXPECT_EQ(forward, micro_batches);
         EXPECT_EQ(backward, micro_batches);
         EXPECT_LE(kept, stages - stage);
+      }
+}
+
+TEST(Stages, PiecesComeInTurn) {
+  EXPECT_EQ(counts(8, {.stages = 2, .pieces = 2}), (Counts{2, 2, 2, 2}));
+  EXPECT_EQ(counts(7, {.stages = 2, .pieces = 2, .layout = "Et|tt|tt|ttL"}), (Counts{1, 2, 2, 2}));
+  EXPECT_EQ(counts(7, {.stages = 2, .layout = "1,2,2,2"}), (Counts{1, 2, 2, 2}));  // two of each, too
+  const auto refusal = [](int64_t layers, const StageWish& wish) {
+    return test::refusal(Fault::Usage, [&] { stage_layers(layers, wish); });
+  };
+  test::expect_says(refusal(3, {.stages = 2, .pieces = 2}), "for each of its pieces, and 4 pieces share 3");
+  test::expect_says(refusal(8, {.stages = 2, .pieces = 2, .first = 3}), "--pipeline_model_parallel_layout with");
+  test::expect_says(refusal(8, {.stages = 2, .pieces = 2, .layout = "4,4"}), "is 2, with 2 pieces each");
+  // Two micro-batches through the first piece, then through the second.
+  EXPECT_EQ(one_forward_one_backward(1, 2, 2, 2), (std::vector<PipelinePass>{{0, false, 0},
+                                                                             {1, false, 0},
+                                                                             {0, false, 1},
+                                                                             {0, true, 1},
+                                                                             {1, false, 1},
+                                                                             {1, true, 1},
+                                                                             {0, true, 0},
+                                                                             {1, true, 0}}));
+}
+
+// Each pass waits for what the pass before it gives, wherever that is made: all come to their end.
+TEST(Stages, PiecesWaitForNobodyForEver) {
+  for (const int stages : {2, 3, 4, 5})
+    for (const int pieces : {1, 2, 3, 4})
+      for (int64_t micro_batches = 1; micro_batches < 20; ++micro_batches) {
+        std::vector<std::vector<PipelinePass>> passes;
+        for (int stage = 0; stage < stages; ++stage)
+          passes.push_back(one_forward_one_backward(stage, stages, micro_batches, pieces));
+        std::set<std::tuple<int64_t, int, bool>> made;  // micro-batch, number of the piece, backward
+        std::vector<size_t> next(passes.size(), 0), kept(passes.size(), 0);
+        const int last = stages * pieces - 1;
+        for (bool moves = true; moves;) {
+          moves = false;
+          for (int stage = 0; stage < stages; ++stage) {
+            auto& at = next[static_cast<size_t>(stage)];
+            if (at == passes[static_cast<size_t>(stage)].size()) continue;
+            const auto [micro, backward, piece] = passes[static_cast<size_t>(stage)][at];
+            const int number = piece * stages + stage;
+            const bool ready = backward ? made.count({micro, number, false}) &&
+                                              (number == last || made.count({micro, number + 1, true}))
+                                        : number == 0 || made.count({micro, number - 1, false});
+            if (!ready) continue;
+            EXPECT_TRUE(made.insert({micro, number, backward}).second);
+            auto& held = kept[static_cast<size_t>(stage)];
+            backward ? --held : ++held;
+            EXPECT_LE(static_cast<int64_t>(held), passes_kept(stage, stages, micro_batches, pieces));
+            ++at, moves = true;
+          }
+        }
+        EXPECT_EQ(std::ssize(made), 2 * micro_batches * (last + 1)) << stages << " " << pieces << " " << micro_batches;
       }
 }
 

@@ -220,6 +220,8 @@ TEST(Plan, SharingAModelLowersThePeak) {
   EXPECT_LT(halves.peak, 0.6 * all);
   EXPECT_LT(stages.peak, 0.65 * all);
   EXPECT_NE(stages.when.find("of stage"), std::string::npos) << stages.when;
+  // Pieces in turn keep more.
+  EXPECT_GT(peak("qwen2.5-7b", {.tensor = 1, .experts = 1, .stages = {14, 14}, .pieces = 2}).peak, stages.peak);
   const double without = peak("qwen3-30b-a3b", {}, 1).peak;
   EXPECT_LT(peak("qwen3-30b-a3b", {.tensor = 1, .experts = 8, .stages = {}}, 1).peak, 0.5 * without);
 }
@@ -291,10 +293,11 @@ TEST(Plan, SearchTriesMeshes) {
 
 // What waits for others, and stages that wait for work.
 TEST(Plan, MeshesCostTime) {
-  const auto speed = [](const char* preset, int64_t tensor, int64_t stages, int64_t experts, int64_t accumulation) {
+  const auto speed = [](const char* preset, int64_t tensor, int64_t stages, int64_t experts, int64_t accumulation,
+                        int64_t pieces = 1) {
     PlanSpec s = spec_of(preset, true, "H200", 8);
     s.train.accumulation = accumulation;
-    s.share = {.tensor = tensor, .experts = experts, .stages = {}};
+    s.share = {.tensor = tensor, .experts = experts, .stages = {}, .pieces = pieces};
     for (int64_t i = 0; stages > 1 && i < stages; ++i) s.share.stages.push_back(s.model.layers / stages);
     return estimated_speed(s, tuning_facts(s.model, s.tuning)).tokens_per_second;
   };
@@ -303,6 +306,7 @@ TEST(Plan, MeshesCostTime) {
   EXPECT_LT(speed("qwen2.5-7b", 8, 1, 1, 16), speed("qwen2.5-7b", 2, 1, 1, 16));
   const double hurried = speed("qwen2.5-7b", 1, 4, 1, 4), patient = speed("qwen2.5-7b", 1, 4, 1, 64);
   EXPECT_NEAR(patient / hurried, 1.75 / (1 + 3.0 / 64), 0.05);
+  EXPECT_NEAR(speed("qwen2.5-7b", 1, 4, 1, 4, 3) / hurried, 1.75 / 1.25, 0.05);
   EXPECT_LT(speed("qwen3-30b-a3b", 1, 1, 8, 16), 0.9 * speed("qwen3-30b-a3b", 1, 1, 1, 16));
 }
 

@@ -94,8 +94,9 @@ Counts counts_of(const std::string& layout) {
 
 // The first ones get what does not come out even.
 Counts even_counts(int64_t layers, const StageWish& wish) {
-  Counts counts(static_cast<size_t>(wish.stages), 0);
-  const int64_t given = (wish.first ? 1 : 0) + (wish.last ? 1 : 0), others = wish.stages - given,
+  const int64_t pieces = wish.stages * wish.pieces;
+  Counts counts(static_cast<size_t>(pieces), 0);
+  const int64_t given = (wish.first ? 1 : 0) + (wish.last ? 1 : 0), others = pieces - given,
                 rest = layers - wish.first.value_or(0) - wish.last.value_or(0);
   require(others > 0 ? rest >= others : rest == 0, Fault::Usage,
           "--decoder_first_pipeline_num_layers and "
@@ -120,11 +121,19 @@ std::vector<Range> stage_layers(int64_t layers, const StageWish& wish, int64_t s
   require(wish.layout.empty() || (!wish.first && !wish.last), Fault::Usage,
           "--pipeline_model_parallel_layout says the layers of every stage: leave out "
           "--decoder_first_pipeline_num_layers and --decoder_last_pipeline_num_layers");
-  require(layers >= wish.stages, Fault::Usage, "every stage of a pipeline needs a layer at least, and ", wish.stages,
-          " stages share ", layers);
+  require(wish.pieces == 1 || (wish.stages > 1 && !wish.first && !wish.last), Fault::Usage,
+          "--virtual_pipeline_model_parallel_size cuts the layers of each stage into pieces: it needs "
+          "--pipeline_model_parallel_size, and in place of --decoder_first_pipeline_num_layers and "
+          "--decoder_last_pipeline_num_layers --pipeline_model_parallel_layout with the layers of every piece");
+  const int64_t pieces = wish.stages * wish.pieces;
+  require(layers >= pieces, Fault::Usage, "every stage of a pipeline needs a layer at least",
+          wish.pieces > 1 ? " for each of its pieces" : "", ", and ", pieces, wish.pieces > 1 ? " pieces" : " stages",
+          " share ", layers);
   const Counts counts = wish.layout.empty() ? even_counts(layers, wish) : counts_of(wish.layout);
-  require(std::ssize(counts) == wish.stages, Fault::Usage, kLayoutFlag, wish.layout, " has ", counts.size(),
-          " stages, and --pipeline_model_parallel_size is ", wish.stages);
+  const bool fits = wish.pieces == 1 ? std::ssize(counts) % wish.stages == 0 : std::ssize(counts) == pieces;
+  require(fits, Fault::Usage, kLayoutFlag, wish.layout, " has ", counts.size(),
+          " stages, and --pipeline_model_parallel_size is ", wish.stages,
+          wish.pieces > 1 ? str(", with ", wish.pieces, " pieces each") : "");
   require(std::none_of(counts.begin(), counts.end(), [](int64_t n) { return n < 1; }), Fault::Usage, kLayoutFlag,
           wish.layout, ": every stage needs a layer at least");
   const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -137,14 +146,45 @@ std::vector<Range> stage_layers(int64_t layers, const StageWish& wish, int64_t s
   return ranges;
 }
 
-std::vector<PipelinePass> one_forward_one_backward(int stage, int stages, int64_t micro_batches) {
+namespace {
+// Micro-batches go through the pieces by groups, none smaller than there are stages where there are as many.
+int64_t groups_of(int64_t stages, int64_t micro_batches) { return std::max<int64_t>(1, micro_batches / stages); }
+
+// All passes of one direction: each group goes through one piece after another.
+std::vector<PipelinePass> passes_of(int stages, int64_t micro_batches, int pieces, bool backward) {
   std::vector<PipelinePass> passes;
-  const int64_t ahead = std::min<int64_t>(stages - stage - 1, micro_batches);
-  for (int64_t i = 0; i < micro_batches + ahead; ++i) {
-    if (i < micro_batches) passes.push_back({i, false});
-    if (i >= ahead) passes.push_back({i - ahead, true});
+  const auto groups = static_cast<int>(groups_of(stages, micro_batches));
+  for (int group = 0; group < groups; ++group)
+    for (int i = 0; i < pieces; ++i) {
+      const Range members = part_of(micro_batches, group, groups);
+      for (int64_t m = members.begin; m < members.begin + members.size; ++m)
+        passes.push_back({m, backward, backward ? pieces - 1 - i : i});
+    }
+  return passes;
+}
+
+// Forward passes before the first backward one.
+int64_t passes_ahead(int64_t stage, int64_t stages, int64_t micro_batches, int64_t pieces) {
+  const int64_t groups = groups_of(stages, micro_batches), group = (micro_batches + groups - 1) / groups;
+  const int64_t ahead = pieces == 1 ? stages - stage - 1 : 2 * (stages - stage - 1) + (pieces - 1) * group;
+  return std::min(ahead, pieces * micro_batches);
+}
+}  // namespace
+
+std::vector<PipelinePass> one_forward_one_backward(int stage, int stages, int64_t micro_batches, int pieces) {
+  const auto forward = passes_of(stages, micro_batches, pieces, false),
+             backward = passes_of(stages, micro_batches, pieces, true);
+  std::vector<PipelinePass> passes;
+  const auto all = forward.size(), ahead = static_cast<size_t>(passes_ahead(stage, stages, micro_batches, pieces));
+  for (size_t i = 0; i < all + ahead; ++i) {
+    if (i < all) passes.push_back(forward[i]);
+    if (i >= ahead) passes.push_back(backward[i - ahead]);
   }
   return passes;
+}
+
+int64_t passes_kept(int64_t stage, int64_t stages, int64_t micro_batches, int64_t pieces) {
+  return std::min(passes_ahead(stage, stages, micro_batches, pieces) + 1, pieces * micro_batches);
 }
 
 }  // namespace apus

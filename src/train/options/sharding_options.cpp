@@ -87,6 +87,12 @@ void ShardingOptions::fields(OptionTable& v) {
       .at_least(1)
       .at_most(kMostStages)
       .noted();
+  v("virtual_pipeline_model_parallel_size", virtual_pipeline_model_parallel_size,
+    "each of them runs so many pieces of the layers in turn, and waits for others less: with two of each of two "
+    "processes the first runs the first and the third quarter")
+      .at_least(1)
+      .at_most(64)
+      .noted();
   v("decoder_first_pipeline_num_layers", decoder_first_pipeline_num_layers,
     "layers of the first pipeline stage, instead of as many as the others have")
       .at_least(1)

@@ -37,6 +37,7 @@ struct ShardingOptions {
   int64_t expert_model_parallel_size = 1;  // ranks that share out the experts of each layer, and read other tokens
   // Ranks that each run some of the layers, one behind the other.
   int64_t pipeline_model_parallel_size = 1;
+  int64_t virtual_pipeline_model_parallel_size = 1;  // pieces of the layers that each of them runs in turn
   std::optional<int64_t> decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers;
   std::string pipeline_model_parallel_layout;
   double ddp_timeout = 1800;  // seconds
@@ -57,8 +58,8 @@ struct ShardingOptions {
     return tensor_model_parallel_size * expert_model_parallel_size * pipeline_model_parallel_size > 1;
   }
   StageWish stages() const {
-    return {pipeline_model_parallel_size, decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers,
-            pipeline_model_parallel_layout};
+    return {pipeline_model_parallel_size, virtual_pipeline_model_parallel_size, decoder_first_pipeline_num_layers,
+            decoder_last_pipeline_num_layers, pipeline_model_parallel_layout};
   }
 
   // What a DeepSpeed file says of settings that have an option here: it must say the same.
