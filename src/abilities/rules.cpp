@@ -218,6 +218,9 @@ class Rules {
            ", which trains a second model: use --tuner_type lora");
     refuse(!c_.needs.ahead.empty() && c_.model && c_.model->guess_like < 0, c_.needs.ahead, ": ", c_.model_name, " (",
            type(), ") has no head that guesses tokens ahead: leave it out");
+    refuse(!c_.needs.met_experts.empty() && c_.model && c_.model->experts == 0, c_.needs.met_experts, ": ",
+           c_.model_name, " (", type(),
+           ") has no mixtures of experts, and no routers whose choice could be taken over: ", "leave it out");
     refuse(c_.fp8 && draws(), "--fp8_format is not available for ", c_.asked,
            ", whose answers are drawn by products of the weights' own type: leave it out");
     refuse(c_.fp8 && c_.quantised && c_.tuner != "full",

@@ -37,10 +37,6 @@ bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end) {
                      [&](const Answer& a) { return a.reward != answers[first].reward; });
 }
 
-int64_t Answer::said() const {
-  return own.empty() ? static_cast<int64_t>(ids.size()) : std::count(own.begin(), own.end(), 1);
-}
-
 Sample sample_of(const Answer& answer, bool learnt, bool joins) {
   Sample sample;
   sample.ids = answer.prompt;
@@ -86,7 +82,8 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
       line[functions[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
     line["reward"] = answer.reward, line["tokens"] = answer.said(), line["truncated"] = answer.cut;
     line["versions"] = runs_of(answer.versions);
-    if (!answer.turns.empty()) line["num_turns"] = answer.turns.size(), line["trajectory"] = answer.trajectory;
+    if (!answer.turns.empty()) line["num_turns"] = answer.turns_taken(), line["trajectory"] = answer.trajectory;
+    if (!answer.beside.empty()) line["num_conversations"] = 1 + answer.beside.size();
     lines += json_text(line) + "\n";
   }
   return lines;
@@ -162,8 +159,7 @@ AnswerRounds::Part AnswerRounds::mine_of(const Samples& questions, int64_t each)
 
 std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                              Round& round) {
-  std::vector<std::vector<int32_t>> prompts;
-  std::vector<std::vector<MediaItem>> media;
+  std::vector<Heard> prompts;
   std::vector<Json> rows;
   const RowSharers sharers(actors.sharers);
   const Range share = sharers.share_of(part.end - part.first);
@@ -174,7 +170,7 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
                  .before = part.before};
   for (size_t i = 0; i < own.end - own.first; ++i) {
     const Sample& question = questions[static_cast<size_t>(own.question(i))];
-    prompts.push_back(question.ids), media.push_back(question.media);
+    prompts.push_back({question.ids, question.media});
   }
   for (const Sample& question : questions)
     if (environment_) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
@@ -182,7 +178,7 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   sampling.seed = seed + static_cast<uint64_t>(share.begin);
   const Stopwatch watch;
   std::vector<Answer> out =
-      environment_ ? played(actors, rows, prompts, own, sampling) : answered(actors, prompts, media, sampling, own);
+      environment_ ? played(actors, rows, prompts, own, sampling) : answered(actors, prompts, sampling, own);
   round.seconds += watch.seconds();
   for (size_t i = 0; i < out.size(); ++i) {
     out[i].group = own.question(i);
@@ -192,8 +188,7 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
 }
 
 // In one turn.
-std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
-                                           const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling,
+std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<Heard>& prompts, const Sampling& sampling,
                                            const Part& part) const {
   AnswerEnded ended;
   if (early_.judging)
@@ -204,11 +199,11 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
       early_.judging->add(i, reward_input(answer, actors, early_.rows));
     };
   const std::vector<FinishedAnswer> finished =
-      actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr, {}, ended);
+      actors.rollout->answers(ids_of(prompts), sampling, media_of(prompts), stop_ ? &*stop_ : nullptr, {}, ended);
   std::vector<Answer> out;
   for (size_t i = 0; i < finished.size(); ++i) {
     out.push_back(answer_of(finished[i]));
-    out[i].prompt = prompts[i], out[i].media = media[i];
+    out[i].prompt = prompts[i].ids, out[i].media = prompts[i].media;
   }
   return out;
 }
@@ -225,6 +220,7 @@ void AnswerRounds::take(Answer& answer, const FinishedAnswer& more) const {
   require_ended(more, "rolling out answers");
   for (const TokenOut& token : more.tokens)
     answer.ids.push_back(token.id), answer.engine_logprobs.push_back(token.logprob);
+  add_experts(answer.experts, more.experts);
   answer.cut = more.finish == Finish::Length;
 }
 
@@ -234,78 +230,13 @@ std::string AnswerRounds::said(const Answer& answer, bool at_word) const {
   return tokenizer_->decode(ids, true);
 }
 
-// In as many turns as the environment asks for. Episodes of a group begin alike, at whatever step they are asked again.
-std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>& rows,
-                                         const std::vector<std::vector<int32_t>>& prompts, const Part& part,
-                                         const Sampling& sampling) const {
-  const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_ / o_.sharers);
-  const uint64_t seed = mix(seed_, stream_named(part.evaluation ? "evaluated episodes" : "episodes"), place);
-  std::vector<EpisodeStart> starts;
-  for (size_t i = 0; i < prompts.size(); ++i)
-    starts.push_back(
-        {.episode = static_cast<int64_t>(i),
-         .row = &rows[static_cast<size_t>(part.question(i))],
-         .seed = mix(seed, stream_named("episode"), static_cast<uint64_t>(part.before + part.question(i)))});
-  const auto row_of = [&](size_t episode) -> const Json& { return *starts[episode].row; };
-  const auto asked = [&](size_t episode, const Json& messages) {
-    Json row = row_of(episode);
-    row["messages"] = messages;
-    return encoder_->encode_prompt({.value = std::move(row), .origin = {}}).ids;
-  };
-  const auto between = [&](size_t episode, const Json& messages) { return between_turns(row_of(episode), messages); };
-  const auto model = [&](const auto& texts, const Sampling& of_turn) {
-    return actors.rollout->answers(texts, of_turn);
-  };
-  std::vector<Trajectory> all;
-  {
-    const Rollout::Shift shift(*actors.rollout);
-    all = play(*environment_, starts, prompts, sampling,
-               {.max_turns = o_.environment.max_turns,
-                .max_new_tokens = sampling.max_new_tokens,
-                .total = o_.environment.total_length(),
-                .longest = actors.rollout->longest()},
-               {.model = model, .question = asked, .between = between, .tokenizer = *tokenizer_});
-  }
-  actors.rollout->serve();
-  std::vector<Answer> out;
-  for (Trajectory& t : all) {
-    Answer& answer = out.emplace_back();
-    answer.rewards = {t.failed ? NAN : t.reward()};
-    answer.prompt = std::move(t.prompt), answer.ids = std::move(t.ids), answer.own = std::move(t.own);
-    answer.engine_logprobs = std::move(t.logprobs), answer.text = std::move(t.text), answer.cut = t.cut;
-    answer.turns = std::move(t.turns), answer.trajectory = std::move(t.messages);
-  }
-  return out;
-}
-
-// The messages as the chat template writes them behind a turn of the model, up to where its next one begins: behind the
-// token that ended the turn. What the model said is not rendered for that, as its tokens stand.
-std::vector<int32_t> AnswerRounds::between_turns(const Json& row, const Json& messages) const {
-  if (messages.empty()) return {};
-  Json asks = row, answered = row;
-  asks["messages"] = Json::array({{{"role", "user"}, {"content", "a"}}});
-  answered["messages"] = asks["messages"];
-  answered["messages"].push_back({{"role", "assistant"}, {"content", "b"}});
-  for (const Json& message : messages) answered["messages"].push_back(message);
-  try {
-    const std::vector<int32_t> before = encoder_->encode_prompt({.value = std::move(asks), .origin = {}}).ids;
-    const std::vector<int32_t> whole = encoder_->encode_prompt({.value = std::move(answered), .origin = {}}).ids;
-    return behind_turn(before, whole, sampling_.stop_ids);
-  } catch (const Error& error) {
-    if (error.at.fault != Fault::Data) throw;
-    fail(Fault::Data, "what the environment said cannot stand behind an answer: ", json_text(messages).substr(0, 200),
-         ": ", error.what());
-  }
-}
-
 Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
   Row asked = row;
   if (environment_ && !asked.value.contains("tools"))
     if (Json tools = environment_->tools(); !tools.is_null()) asked.value["tools"] = std::move(tools);
   Sample out = encoder.encode_prompt(asked);
-  if (environment_ && !out.media.empty())
-    throw RowError(row.origin, "messages",
-                   "questions with images, videos or sounds are answered in one turn; environments talk in text alone");
+  if (o_.environment.of_agents() && !out.media.empty())
+    throw RowError(row.origin, "messages", "an agent asks in words of its own, and its model reads text alone");
   require(out.media.empty() || o_.texts_alone.empty(), Fault::Usage, o_.texts_alone, ", and ", row.origin.text(),
           " has images, videos or sounds: leave the flag away");
   const std::lock_guard lock(mutex_);

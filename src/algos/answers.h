@@ -19,14 +19,16 @@ namespace apus {
 
 struct Answer {
   std::vector<int32_t> prompt, ids;    // the record; text is derived of it
-  std::vector<MediaItem> media;        // of the prompt
+  std::vector<MediaItem> media;        // of the prompt, and of what an environment says in ids
+  std::vector<int16_t> experts;        // FinishedAnswer::experts of prompt and ids; empty: nobody was asked
   std::vector<float> engine_logprobs;  // of ids, at the rollout's temperature; empty: not known
   std::string text;                    // of several turns the last one
   // Of an answer in several turns, else empty: which of ids the policy said (the others are observations), where turns
   // end, and all that was said.
   std::vector<uint8_t> own;
-  std::vector<Trajectory::Turn> turns;
+  std::vector<Conversation::Turn> turns;
   Json trajectory;
+  std::vector<Conversation> beside;      // what an agent asked and was answered in other conversations than this one
   bool cut = false;                      // by max_completion_length
   bool open = false;                     // drawn in pieces, and not ended yet
   std::vector<int64_t> versions;         // of ids: the updates that the weights had seen which gave them
@@ -35,8 +37,21 @@ struct Answer {
   std::vector<double> rewards;           // of each function; nan: no opinion
 
   bool says(size_t i) const { return own.empty() || own[i]; }  // is ids[i] the policy's?
-  int64_t said() const;                                        // tokens of the policy
+  int64_t said() const;                                        // tokens of the policy, in all conversations
+  size_t turns_taken() const;
 };
+
+// Each conversation by itself: what is learnt of an agent. All that are of an answer are worth what it is.
+struct Conversations {
+  std::vector<Answer> each;    // those of an answer one behind the other
+  std::vector<size_t> answer;  // of each: which it is of
+  std::vector<float> share;    // of each: of the tokens that the policy said in its answer
+};
+Conversations conversations_of(const std::vector<Answer>& answers);
+
+// Apart, as engines take them.
+std::vector<std::vector<int32_t>> ids_of(const std::vector<Heard>& texts);
+std::vector<std::vector<MediaItem>> media_of(const std::vector<Heard>& texts);
 
 // Whether the answers [first, end) are worth different things, so that there is something to learn.
 bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end);
@@ -125,14 +140,12 @@ class AnswerRounds {
   Part mine_of(const Samples& questions, int64_t each) const;
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                  Round& round);
-  std::vector<Answer> answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
-                               const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling,
+  std::vector<Answer> answered(Actors& actors, const std::vector<Heard>& prompts, const Sampling& sampling,
                                const Part& part) const;
   Answer answer_of(const FinishedAnswer& finished) const;
-  std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows,
-                             const std::vector<std::vector<int32_t>>& prompts, const Part& part,
-                             const Sampling& sampling) const;
-  std::vector<int32_t> between_turns(const Json& row, const Json& messages) const;
+  std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows, const std::vector<Heard>& prompts,
+                             const Part& part, const Sampling& sampling) const;
+  Heard between_turns(const Json& row, const EpisodeReply& reply) const;
   void begin_judging(const Actors& actors, const Samples& questions, const Part& part);
   RewardInput reward_input(const Answer& answer, const Actors& actors, const std::vector<Json>& rows) const;
   void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions);

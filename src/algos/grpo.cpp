@@ -13,6 +13,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "algos/grpo_columns.h"
 #include "algos/policy/token_picks.h"
 #include "algos/replay.h"
 #include "algos/row_sharers.h"
@@ -21,17 +22,12 @@
 #include "ops/ops.h"
 #include "train/idle_pass.h"
 #include "train/label_logprobs.h"
+#include "train/rollout.h"
 #include "train/shared_prefix.h"
 
 namespace apus {
 namespace {
 
-// Columns of the tokens, each at the place whose label is the token that it is about.
-constexpr const char* kOld = "old_logprob";
-constexpr const char* kReference = "reference_logprob";
-constexpr const char* kEngine = "engine_logprob";
-constexpr const char* kTeacher = "teacher_logprob";
-constexpr const char* kAdvantage = "advantage";
 // Of the whole update: 1 where a token is among those that a loss treats apart, or is uncertain enough to be learnt.
 constexpr const char* kPicked = "picked";
 constexpr const char* kUncertain = "uncertain";
@@ -68,8 +64,6 @@ RoundOptions round_options(const GrpoOptions& o, int64_t sharers, int64_t micro_
                          : o.share_prefix.value_or(false) ? "--share_prefix computes beginnings of text once"
                                                           : texts_alone(o, o.dump_rollouts.has_value())};
 }
-
-bool has_column(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
 
 }  // namespace
 
@@ -146,6 +140,13 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
+  if (o_.replays_experts()) {
+    experts_met_ = actors.policy.experts_met();
+    require(experts_met_ > 0, Fault::Model,
+            "--router_replay_mode R3: the experts of this model are chosen by words or ",
+            "by kinds of tokens, which cannot be taken over: leave it out");
+    actors.rollout->tell_experts();
+  }
   AnswerRounds::Round round = round_of(actors, std::move(micro_batches), training);
   const RowSharers sharers(actors.sharers);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
@@ -185,108 +186,6 @@ std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_bat
   return out;
 }
 
-AnswerRounds::Round Grpo::round_of(Actors& actors, std::vector<Samples> micro_batches, bool training) {
-  if (!ahead_ || !training) return answers_to(std::move(micro_batches), replayed_, rounds_.get(), actors, training);
-  Samples questions;
-  for (Samples& samples : micro_batches)
-    for (Sample& sample : samples) questions.push_back(std::move(sample));
-  if (o_.partial_rollout) return ahead_->next_in_pieces(actors, std::move(questions), *rounds_);
-  if (o_.draws_beside() && !RowSharers(actors.sharers).several())
-    return ahead_->next_beside(actors, std::move(questions), *rounds_);
-  return ahead_->next(
-      actors, std::move(questions), [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); },
-      rounds_.get());
-}
-
-// Whether ratios are to the policy that answered, as the engine saw it: that of answers from a file, or of older
-// weights. A correction takes the two parts of such a ratio apart: the policy before the round's updates is between.
-bool Grpo::learns_from_sampler() const { return o_.brings_rows() || (ahead_ && correction_ == Correction::None); }
-
-// Several updates see the answers in another order, so that none of them is of a few questions alone.
-std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& answers, uint64_t step,
-                                                   bool training) const {
-  const bool whole_groups = info_.normaliser == Normaliser::Groups;
-  std::vector<std::vector<size_t>> units;  // that stay together
-  for (const auto& [first, end] : groups_of(answers))
-    for (size_t i = first; i < end; ++i) {
-      if (i == first || !whole_groups) units.emplace_back();
-      units.back().push_back(i);
-    }
-  const size_t parts = training && !o_.brings_rows() ? static_cast<size_t>(updates_ / o_.num_iterations) : 1;
-  if (parts > 1) Random(seed_, stream_named("minibatches"), step << 32).shuffle(std::span(units));
-  std::vector<std::vector<Part>> updates(parts);
-  for (size_t u = 0; u < parts; ++u) {
-    std::vector<Part>& update = updates[u];
-    for (size_t k = units.size() * u / parts; k < units.size() * (u + 1) / parts; ++k) {
-      if (update.empty() || static_cast<int64_t>(update.back().answers.size() + units[k].size()) > micro_batch_)
-        if (update.empty() || !update.back().answers.empty()) update.emplace_back();
-      update.back().answers.insert(update.back().answers.end(), units[k].begin(), units[k].end());
-    }
-    for (Part& part : update) {
-      Samples samples;
-      for (const size_t i : part.answers) {
-        const bool joins = !samples.empty() && answers[i].group == answers[part.answers[samples.size() - 1]].group;
-        samples.push_back(sample_of(answers[i], !(o_.overlong_filter && answers[i].cut), joins));
-        if (!answers[i].engine_logprobs.empty())
-          samples.back().token_columns[kEngine] = answer_column(answers[i], answers[i].engine_logprobs);
-      }
-      part.batch = collate(samples).to(device_);
-      if (shares_) part.batch.shared = shared_prefixes(part.batch);
-    }
-  }
-  return updates;
-}
-
-void Grpo::add_logprobs(Actors& actors, Part& part) const {
-  auto& columns = part.batch.token_columns;
-  if (learns_from_sampler()) {
-    if (has_column(part.batch, kEngine)) columns[kOld] = columns[kEngine];
-  } else if (updates_ > 1 || (o_.kl_rewarded() && o_.beta > 0)) {
-    columns[kOld] = Reference::of(actors.policy).logprobs(part.batch, temperature_);
-  }
-  if (o_.teacher_model)
-    columns[kTeacher] = Reference::of(*actors.others.at("teacher").at(0)).logprobs(part.batch, temperature_);
-  if (o_.beta == 0) return;
-  require(actors.reference.has_value(), Fault::Usage, "--beta ", o_.beta,
-          " holds the policy to a reference, and there is none: give --ref_model, or --beta 0");
-  columns[kReference] = actors.reference->logprobs(part.batch, temperature_);
-}
-
-void Grpo::take_divergence(const Part& part, std::vector<Answer>& answers) const {
-  const Batch& batch = part.batch;
-  const at::Tensor old_T = has_column(batch, kOld) ? batch.token_columns.at(kOld) : batch.token_columns.at(kReference);
-  const at::Tensor kl_T =
-      kl_of_tokens(old_T, batch.token_columns.at(kReference), kl_estimate_named(o_.kl()), o_.bound_k3)
-          .mul(batch.label_T.ge(0))
-          .to(at::kCPU, at::kDouble);
-  int64_t begin = 0;
-  for (size_t s = 0; s < part.answers.size(); begin += batch.step.length_q[s++])
-    answers[part.answers[s]].reward -= o_.beta * kl_T.narrow(0, begin, batch.step.length_q[s]).sum().item<double>();
-}
-
-// In evaluations ranks do not go in step, and each asks for whole groups.
-WholeGroups Grpo::whole(const std::vector<Answer>& answers, Actors& actors, bool training) const {
-  WholeGroups out =
-      whole_groups(answers, rounds_ ? rounds_->weights().size() : 0, actors.data_ranks, training ? sharers_ : 1);
-  if (rounds_) out.scored.weights = rounds_->weights();
-  return out;
-}
-
-void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const WholeGroups& groups,
-                          const RankSum& over_ranks) const {
-  const Scale scale = scale_named(o_.scale());
-  const std::vector<double> advantage = advantages(
-      groups.scored,
-      {.estimator = o_.advantage_estimator, .scale = scale, .epsilon = scale == Scale::Gdpo ? 1e-8 : 1e-4}, over_ranks);
-  for (auto& update : updates)
-    for (Part& part : update) {
-      at::Tensor column_S = at::empty({static_cast<int64_t>(part.answers.size())}, at::kFloat);
-      for (size_t s = 0; s < part.answers.size(); ++s)
-        column_S[static_cast<int64_t>(s)] = advantage[groups.first + part.answers[s]];
-      part.batch.sequence_columns[kAdvantage] = column_S.to(device_);
-    }
-}
-
 PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) const {
   const at::Device device = batch.label_T.device();
   const std::vector<int64_t> lengths(batch.step.length_q.begin(), batch.step.length_q.end());
@@ -296,11 +195,16 @@ PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) co
   t.sequences = static_cast<int64_t>(lengths.size());
   t.sequence_N = sequence_T.index_select(0, index_N);
   t.logprob_N = logprob_T.index_select(0, index_N);
-  t.old_N = has_column(batch, kOld) ? batch.token_columns.at(kOld).index_select(0, index_N) : t.logprob_N.detach();
-  t.advantage_N = batch.sequence_columns.at(kAdvantage).index_select(0, t.sequence_N);
-  if (has_column(batch, kTeacher))
+  t.old_N = grpo_column::is_in(batch, grpo_column::kOld)
+                ? batch.token_columns.at(grpo_column::kOld).index_select(0, index_N)
+                : t.logprob_N.detach();
+  t.advantage_N = batch.sequence_columns.at(grpo_column::kAdvantage).index_select(0, t.sequence_N);
+  if (grpo_column::is_in(batch, grpo_column::kTeacher))
     t.advantage_N =
-        t.advantage_N + o_.teacher_kl_coef * (batch.token_columns.at(kTeacher).index_select(0, index_N) - t.old_N);
+        t.advantage_N +
+        o_.teacher_kl_coef * (batch.token_columns.at(grpo_column::kTeacher).index_select(0, index_N) - t.old_N);
+  if (const auto share = batch.sequence_columns.find(grpo_column::kShare); share != batch.sequence_columns.end())
+    t.share_S = share->second;
   t.group_S = at::tensor(batch.groups, at::kLong).to(device);
   t.groups = batch.groups.empty() ? 0 : batch.groups.back() + 1;
   return t;
@@ -308,21 +212,24 @@ PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) co
 
 double Grpo::count(const Batch& batch) const {
   if (Chord::shows(batch)) return 0;
-  const auto sequences = static_cast<double>(batch.step.length_q.size()), tokens = static_cast<double>(batch.trained);
+  const auto tokens = static_cast<double>(batch.trained);
+  const auto share = batch.sequence_columns.find(grpo_column::kShare);
+  const double answers = share == batch.sequence_columns.end() ? static_cast<double>(batch.step.length_q.size())
+                                                               : share->second.sum().item<double>();
   switch (info_.normaliser) {
     case Normaliser::Tokens:
       return tokens;
     case Normaliser::MicroBatch:
       return tokens > 0 ? 1 : 0;
     case Normaliser::Constant:
-      return sequences * static_cast<double>(o_.max_completion_length);
+      return answers * static_cast<double>(o_.max_completion_length);
     case Normaliser::Sequence:
     case Normaliser::SequenceSums:
-      return sequences;
+      return answers;
     case Normaliser::Groups:
       break;
   }
-  const at::Tensor advantage_S = batch.sequence_columns.at(kAdvantage).to(at::kCPU);
+  const at::Tensor advantage_S = batch.sequence_columns.at(grpo_column::kAdvantage).to(at::kCPU);
   std::map<int64_t, int> signs;  // of each group: 1 with a good answer, 2 with a bad one
   for (size_t s = 0; s < batch.groups.size(); ++s) {
     const double a = advantage_S[static_cast<int64_t>(s)].item<double>();
@@ -348,8 +255,9 @@ void Grpo::mark_tokens(Actors& actors, Update& batches, const RankSum& over_rank
   const size_t passes = passes_in_step(actors.policy, own, actors.data_ranks);
   for (Batch& batch : batches) {
     if (Chord::shows(batch)) continue;
-    const ops::HeadLogprob head = label_head(actors.policy, Reference::of(actors.policy).head_factors(batch),
-                                             batch.label_T, batch.step, temperature_, o_.top_entropy_quantile < 1);
+    const ops::HeadLogprob head =
+        label_head(actors.policy, Reference::of(actors.policy).head_factors(grpo_column::with_experts(batch)),
+                   batch.label_T, batch.step, temperature_, o_.top_entropy_quantile < 1);
     const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
     PolicyTokens t = tokens_of(batch, head.logprob_T);
     for (at::Tensor* x : {&t.logprob_N, &t.old_N, &t.advantage_N, &t.sequence_N}) *x = x->to(at::kCPU);
@@ -380,18 +288,20 @@ at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& uncertain
 
 Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
+  if (batch.expert_TW.defined()) batch.step.told_experts = std::make_shared<ExpertChoices>(batch.expert_TW);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0;
   const ops::HeadLogprob head = label_head(actors.policy, actors.policy.head_factors(hidden_TD, batch.step),
                                            batch.label_T, batch.step, temperature_, entropy);
   Loss out{.sum = (head.logprob_T * 0).sum(), .metrics = std::exchange(noted_, {})};
-  const bool collected = batch.sequence_columns.count(kAdvantage) > 0;  // else only the passes of others are made
+  const bool collected =
+      batch.sequence_columns.count(grpo_column::kAdvantage) > 0;  // else only the passes of others are made
   if (batch.trained == 0 || !collected) return out;
   PolicyTokens t = tokens_of(batch, head.logprob_T);
   const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
   const auto of_tokens = [&](const at::Tensor& x_T) { return x_T.index_select(0, index_N); };
   const auto column = [&](const char* name) {
-    return has_column(batch, name) ? of_tokens(batch.token_columns.at(name)) : at::Tensor();
+    return grpo_column::is_in(batch, name) ? of_tokens(batch.token_columns.at(name)) : at::Tensor();
   };
   if (info_.pick_by) t.picked_N = column(kPicked).gt(0);
   const at::Tensor entropy_N = entropy ? of_tokens(head.entropy_T) : at::Tensor();
@@ -399,17 +309,17 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const auto mean_of = [&](const at::Tensor& x_N) { return Ratio{x_N.detach().sum(), count}; };
 
   at::Tensor loss_N = token_losses(t, column(kUncertain), entropy_N);
-  if (has_column(batch, kReference)) {
-    at::Tensor kl_N = kl_of_tokens(t.logprob_N, of_tokens(batch.token_columns.at(kReference)),
+  if (grpo_column::is_in(batch, grpo_column::kReference)) {
+    at::Tensor kl_N = kl_of_tokens(t.logprob_N, of_tokens(batch.token_columns.at(grpo_column::kReference)),
                                    kl_estimate_named(o_.kl()), o_.bound_k3);
     out.metrics["kl"] = mean_of(kl_N);
     if (o_.use_unbiased_kl) kl_N = kl_N * t.log_ratio().exp();
     if (!o_.kl_rewarded()) loss_N = loss_N + o_.beta * kl_N;
   }
-  if (has_column(batch, kTeacher))
-    out.metrics["teacher_kl"] = mean_of(t.old_N - of_tokens(batch.token_columns.at(kTeacher)));
-  if (has_column(batch, kEngine) && !learns_from_sampler()) {
-    const at::Tensor engine_N = of_tokens(batch.token_columns.at(kEngine));
+  if (grpo_column::is_in(batch, grpo_column::kTeacher))
+    out.metrics["teacher_kl"] = mean_of(t.old_N - of_tokens(batch.token_columns.at(grpo_column::kTeacher)));
+  if (grpo_column::is_in(batch, grpo_column::kEngine) && !learns_from_sampler()) {
+    const at::Tensor engine_N = of_tokens(batch.token_columns.at(grpo_column::kEngine));
     const auto mismatch = mismatch_metrics(t, engine_N);
     out.metrics["rollout_mismatch/mean"] = mean_of((t.old_N - engine_N).abs());
     out.metrics["rollout_mismatch/max"] = {mismatch.at("abs_max"), at::tensor(1.0)};
@@ -431,6 +341,10 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   out.metrics["clip_ratio/high_mean"] = mean_of(clipped.high_N);
   out.metrics["clip_ratio"] = mean_of(clipped.low_N.logical_or(clipped.high_N));
   if (entropy) out.metrics["entropy/mean"] = mean_of(entropy_N);
+  if (batch.step.told_experts) {
+    const auto& [others, all] = batch.step.told_experts->compared();
+    out.metrics["router_replay/changed"] = {others.to(at::kFloat), all.to(at::kFloat)};
+  }
   return out;
 }
 

@@ -41,7 +41,7 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   PolicyTokens tokens_of(const Batch& batch, const at::Tensor& logprob_T) const;
 
  private:
-  // A micro-batch, and which answers it holds.
+  // A micro-batch, and which answers its sequences are of.
   struct Part {
     std::vector<size_t> answers;
     Batch batch;
@@ -49,6 +49,7 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   std::vector<std::vector<Part>> divided(const std::vector<Answer>& answers, uint64_t step, bool training) const;
   AnswerRounds::Round round_of(Actors& actors, std::vector<Samples> micro_batches, bool training);
   bool learns_from_sampler() const;
+  Sample learnt_sample(const Conversations& all, size_t conversation, bool several, bool joins) const;
   void add_logprobs(Actors& actors, Part& part) const;
   void take_divergence(const Part& part, std::vector<Answer>& answers) const;
   WholeGroups whole(const std::vector<Answer>& answers, Actors& actors, bool training) const;
@@ -71,7 +72,8 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   int64_t rank_ = 0, ranks_ = 1, sharers_ = 1;  // the last: neighbours that answer the same questions together
   uint64_t seed_ = 42;
   c10::Device device_ = c10::Device(c10::kCPU);
-  bool shares_ = false;  // what the answers of a group begin with is computed once
+  int64_t experts_met_ = 0;  // by a token, of a policy that meets again what it met while it answered; else 0
+  bool shares_ = false;      // what the answers of a group begin with is computed once
   std::filesystem::path output_dir_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<AnswerRounds> rounds_;

@@ -29,10 +29,12 @@ std::string first_line(const std::string& text, size_t most) {
 void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const ScoredAnswers& whole,
                 const RankSum& over_ranks, Actors& actors, bool training) {
   const auto n = static_cast<double>(answers.size());
-  double reward = 0, deviation = 0, dead = 0, length = 0, turns = 0, cut = 0, shortest = INFINITY, longest = 0;
+  double reward = 0, deviation = 0, dead = 0, length = 0, turns = 0, conversations = 0, cut = 0, shortest = INFINITY,
+         longest = 0;
   for (const Answer& answer : answers) {
     const auto tokens = static_cast<double>(answer.said());
-    turns += static_cast<double>(answer.turns.size());
+    turns += static_cast<double>(answer.turns_taken());
+    conversations += static_cast<double>(1 + answer.beside.size());
     reward += answer.reward, length += tokens, cut += answer.cut;
     shortest = std::min(shortest, tokens), longest = std::max(longest, tokens);
   }
@@ -54,6 +56,7 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
   noted_["completions/tokens_per_second"] =
       noted_ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
   if (o_.several_turns()) noted_["num_turns"] = noted_ratio(turns, n);
+  if (o_.of_agents()) noted_["num_conversations"] = noted_ratio(conversations, n);
   if (ahead_ && training) noted_["staleness"] = noted_ratio(static_cast<double>(round.age), 1);
   if (o_.partial_rollout && training) {
     double versions = 0;

@@ -109,9 +109,11 @@ std::vector<Update> Ppo::collect(Actors& actors, std::vector<Samples> micro_batc
   const RowSharers sharers(actors.sharers);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
   warms_up_ = training && actors.step / o_.updates() < o_.critic_warmup_rounds;
-  const Traces traces = traced(actors, round.answers);
-  const Samples samples = judged(round.answers, traces, over_ranks);
+  const std::vector<Answer> conversations = conversations_of(round.answers).each;
+  const Traces traces = traced(actors, conversations);
+  const Samples samples = judged(conversations, traces, over_ranks);
   note(round, traces, over_ranks);
+  if (!o_.brings_rows()) note_mismatch(conversations, traces);
   if (training) keep(round.answers, actors, sharers.first());
   return divided(samples, static_cast<uint64_t>(actors.step), training);
 }

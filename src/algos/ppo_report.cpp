@@ -43,7 +43,7 @@ void Ppo::note(const AnswerRounds::Round& round, const Traces& traces, const Ran
   const double answers = over_ranks(n);
   const double mean_divergence = over_ranks(divergence) / std::max(1.0, answers);
   if (at::GradMode::is_enabled() && !warms_up_) kl_coef_.see(mean_divergence, answers);
-  if (!o_.brings_rows()) note_rollout(round), note_mismatch(round.answers, traces);
+  if (!o_.brings_rows()) note_rollout(round);
 }
 
 void Ppo::note_mismatch(const std::vector<Answer>& answers, const Traces& traces) {

@@ -66,6 +66,19 @@ Answer answer_of(const Json& row, std::map<std::string, int64_t>& groups) {
   return answer;
 }
 
+// A further conversation of an answer.
+void join(Answer& whole, Answer one) {
+  require(one.reward == whole.reward, Fault::Data, "key 'reward': ", one.reward,
+          ", and another row of its 'answer' has ", whole.reward);
+  require(one.engine_logprobs.empty() == whole.engine_logprobs.empty(), Fault::Data,
+          "key 'logprobs': all rows of an 'answer' have them, or none");
+  if (one.own.empty()) one.own.assign(one.ids.size(), 1);
+  whole.beside.push_back({.prompt = std::move(one.prompt),
+                          .ids = std::move(one.ids),
+                          .own = std::move(one.own),
+                          .logprobs = std::move(one.engine_logprobs)});
+}
+
 }  // namespace
 
 std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t least) {
@@ -73,6 +86,7 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t leas
   require(in.good(), Fault::Usage, "--replay_rollouts ", file.string(), " cannot be read");
   std::vector<Answer> answers;
   std::map<std::string, int64_t> groups;
+  std::map<std::string, size_t> wholes;  // of several rows
   std::string faults;
   int64_t number = 0, bad = 0;
   for (std::string line; std::getline(in, line);) {
@@ -80,7 +94,16 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t leas
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
       require(line.size() <= kLongestRollout, Fault::Data, "more than ", kLongestRollout, " bytes");
-      answers.push_back(answer_of(parse_json(line, "the row"), groups));
+      const Json row = parse_json(line, "the row");
+      Answer answer = answer_of(row, groups);
+      if (row.contains("answer")) {
+        const auto [at, first] = wholes.emplace(str(answer.group, " ", row["answer"].dump()), answers.size());
+        if (!first) {
+          join(answers[at->second], std::move(answer));
+          continue;
+        }
+      }
+      answers.push_back(std::move(answer));
     } catch (const Error& error) {
       if (++bad <= 10) faults += str("\n  line ", number, ": ", error.what());
     }
@@ -104,17 +127,23 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t leas
 
 void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, const std::string& round) {
   std::ofstream out(file, std::ios::app);
+  int64_t number = 0;
   for (const Answer& answer : answers) {
     require(answer.media.empty(), Fault::Usage,
             "--dump_rollouts keeps answers to questions of text alone, and one has images, videos or sounds: leave it "
             "away");
-    Json row = {{"group", str(round, ".", answer.group)},
-                {"prompt_ids", answer.prompt},
-                {"completion_ids", answer.ids},
-                {"reward", answer.reward},
-                {"logprobs", answer.engine_logprobs}};
-    if (!answer.own.empty()) row["loss_mask"] = answer.own;
-    out << json_text(row) << "\n";
+    const Conversations all = conversations_of({answer});
+    for (const Answer& one : all.each) {
+      Json row = {{"group", str(round, ".", answer.group)},
+                  {"prompt_ids", one.prompt},
+                  {"completion_ids", one.ids},
+                  {"reward", answer.reward},
+                  {"logprobs", one.engine_logprobs}};
+      if (!one.own.empty()) row["loss_mask"] = one.own;
+      if (all.each.size() > 1) row["answer"] = number;
+      out << json_text(row) << "\n";
+    }
+    ++number;
   }
   out.flush();
   require(out.good(), Fault::Io, "cannot write ", file.string(), " (--dump_rollouts)");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in a file, one a line: {"group", "prompt_ids", "completion_ids", "reward", "logprobs"}. The last are those of
 // the policy that sampled, one for each token of the completion; without them the policy as it stands counts as it. Of
-// answers in several turns "loss_mask" says which tokens are the policy's (1) and which are observations (0).
+// answers in several turns "loss_mask" says which tokens are the policy's (1) and which are observations (0). Rows of a
+// group with the same "answer" are the conversations of one agent.
 #pragma once
 
 #include <filesystem>

@@ -118,7 +118,7 @@ class PictureSheet : public Sheet {
     };
     return {part(1), part(3), part(5)};
   }
-  Picture picture_{static_cast<int>(kWidth), static_cast<int>(kHeight), {255, 255, 255}};
+  Picture picture_{static_cast<int>(kWidth), static_cast<int>(kHeight), Rgb{255, 255, 255}};
 };
 
 class Axes {

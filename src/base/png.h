@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace apus {
@@ -17,6 +18,8 @@ class Picture {
   Picture(int width, int height, Rgb back) : width_(width), height_(height) {
     for (int i = 0; i < width * height; ++i) pixels_.insert(pixels_.end(), back.begin(), back.end());
   }
+  Picture(int width, int height, std::vector<uint8_t> rows_of_rgb)
+      : width_(width), height_(height), pixels_(std::move(rows_of_rgb)) {}
   void dot(int x, int y, Rgb color, double cover = 1);  // outside of the picture: nothing
   void box(int x, int y, int width, int height, Rgb color);
   void line(double x1, double y1, double x2, double y2, Rgb color, double width = 1);

@@ -61,11 +61,7 @@ bool shows_media(const Json& row) {
 }
 
 Picture picture_of(const Image& image) {
-  Picture picture(static_cast<int>(image.width), static_cast<int>(image.height), {});
-  const uint8_t* from = image.rgb.data();
-  for (int y = 0; y < image.height; ++y)
-    for (int x = 0; x < image.width; ++x, from += 3) picture.dot(x, y, {from[0], from[1], from[2]});
-  return picture;
+  return {static_cast<int>(image.width), static_cast<int>(image.height), image.rgb};
 }
 
 void draw_box(Picture& picture, const Image& image, const SeenBox& box) {

@@ -20,6 +20,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
     : model_(&model),
       vocab_(model.shape().vocab),
       known_words_(model.known_words()),
+      experts_met_of_token_(model.experts_met()),
       options_(options),
       spec_(with_block_size(spec, model, options.device())),
       hooks_(std::move(hooks)),
@@ -97,6 +98,11 @@ void Engine::check(EngineRequest& request) const {
     require(t >= lowest && t < (request.media.empty() ? vocab() : known_words_), Fault::Usage, "token id ", t,
             " is outside the model's vocabulary of ", vocab());
   check_media(request.media, length);
+  require(!request.tells_experts || (experts_met_of_token_ > 0 && spec_.draft.tokens == 0), Fault::Usage,
+          "which experts its tokens met cannot be told of ",
+          experts_met_of_token_ > 0 ? "answers that are guessed at: leave the flags of guesses (--speculative_ngram, "
+                                      "--speculative_model) out"
+                                    : "this model: it has no mixtures of experts, or others for pictures");
   Sampling& s = request.sampling;
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
           "temperature must be 0 or more, top_p and repetition_penalty above 0");
@@ -232,6 +238,7 @@ void Engine::sleep(int level) {
     if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::Sleep, .level = level});
     recorded_.forget();
     cache_.reset();
+    experts_met_ = {};
     if (drafter_) drafter_->drop_cache();
     if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
     kind_of(options_.device()).release_cached();

@@ -87,6 +87,7 @@ class Engine : public TextEngine {
     bool told_cached = false;
     int64_t drafted = 0;  // guesses that its receiver has not been told of
     GuessLength guesses;
+    int64_t told_experts = 0;  // tokens whose experts its receiver has been told of
   };
   struct Leaving {
     std::string name;
@@ -129,6 +130,8 @@ class Engine : public TextEngine {
   void take_samples(const StepPlan& plan, const LogitsOf& logits_of);
   std::vector<int64_t> give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void accept(const Sequence& sequence, TokenOut out, const std::string& error);
+  void keep_experts(const Step& step);
+  std::vector<int16_t> experts_met_since(const Sequence& sequence, int64_t token) const;
   const std::string& adapter_of(const Active& active) const;
   // Words that the adapter of such a request puts before its prompt.
   int64_t prompt_words(const std::string& adapter) const;
@@ -139,7 +142,7 @@ class Engine : public TextEngine {
   void publish_stats();
 
   const Model* model_;  // none after sleep(2)
-  const int64_t vocab_, known_words_;
+  const int64_t vocab_, known_words_, experts_met_of_token_;
   const at::TensorOptions options_;
   const EngineSpec spec_;
   const ModelHooks hooks_;
@@ -152,6 +155,8 @@ class Engine : public TextEngine {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<KvCache> cache_;    // none while asleep
   std::unique_ptr<Drafter> drafter_;  // where it has a cache of its own, the blocks are those of cache_
+  // What the tokens in the cache met, by their slots (nn/expert_choices.h). Empty: nobody has asked since it was made.
+  std::vector<int16_t> experts_met_;
   StepBuilder builder_;
   RecordedDecode recorded_;
   Sampler sampler_;

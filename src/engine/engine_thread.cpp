@@ -15,6 +15,7 @@
 #include "engine/drafter.h"
 #include "engine/engine.h"
 #include "engine/rows.h"
+#include "nn/expert_choices.h"
 
 namespace apus {
 
@@ -102,6 +103,8 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   active.request = std::move(request);
   EngineRequest& r = active.request;
   if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
+  if (r.tells_experts && experts_met_.empty())
+    experts_met_.assign(static_cast<size_t>(cache_tokens() * experts_met_of_token_), ExpertChoices::kUnknown);
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
   active.before = prompt_words(r.adapter);
   if (r.sampling.prompt_logprobs >= 0)  // words that nobody asked of are not told
@@ -162,7 +165,9 @@ void Engine::compute(const StepPlan& plan) {
     return take_samples(plan, [&](const auto&, const auto&) { return known_RV; });
   }
   auto [inputs, step] = builder_(plan, *cache_, adapter);
+  if (!experts_met_.empty()) step.met_experts = std::make_shared<ExpertChoices>(experts_met_of_token_);
   const at::Tensor hidden_TD = drafter_ ? drafter_->run(*model_, plan, inputs, step) : model_->forward(inputs, step);
+  if (step.met_experts) keep_experts(step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
   const std::vector<int64_t> told = give_numbers(plan, hidden_TD, step);
@@ -178,6 +183,7 @@ at::Tensor Engine::recorded_logits(const StepPlan& plan, const std::vector<std::
     return item.last && item.count == 1 && item.sequence->media.empty() &&
            !active_.at(item.sequence->id).request.embedding;
   };
+  if (!experts_met_.empty()) return {};
   const bool alike = adapter.empty() || std::all_of(adapter.begin(), adapter.end(),
                                                     [&](const std::string& name) { return name == adapter[0]; });
   if (hooks_.line || (drafter_ && drafter_->looks_on()) || !alike || !recorded_.possible(*model_, *cache_) ||
@@ -196,6 +202,26 @@ at::Tensor Engine::logits(const at::Tensor& hidden_TD, const std::vector<int64_t
     hooks_.line->tell(order);
   }
   return model_->head(rows_of(hidden_TD, rows), builder_.select(step, adapter_of_row));
+}
+
+void Engine::keep_experts(const Step& step) {
+  const at::Tensor met_TW = step.met_experts->written_TW(), slot_T = step.slot.to(at::kCPU);
+  const auto* const met = met_TW.data_ptr<int16_t>();
+  const auto* const slot = slot_T.data_ptr<int64_t>();
+  const int64_t width = experts_met_of_token_;
+  for (int64_t t = 0; t < slot_T.numel(); ++t)
+    std::copy_n(met + t * width, width, experts_met_.begin() + slot[t] * width);
+}
+
+// Of all tokens of a sequence that were read, from this one on.
+std::vector<int16_t> Engine::experts_met_since(const Sequence& sequence, int64_t token) const {
+  std::vector<int16_t> out;
+  const int64_t width = experts_met_of_token_, block = spec_.block_size;
+  for (int64_t t = token; t < sequence.computed; ++t) {
+    const int64_t slot = sequence.blocks[static_cast<size_t>(t / block)] * block + t % block;
+    out.insert(out.end(), experts_met_.begin() + slot * width, experts_met_.begin() + (slot + 1) * width);
+  }
+  return out;
 }
 
 // To those that want no tokens: their requests.
@@ -326,6 +352,8 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   }
   EngineEvent event{.request = id, .drafted = std::exchange(a.drafted, 0), .accepted = guessed};
   event.tokens.push_back(std::move(out));
+  if (a.request.tells_experts)
+    event.experts = experts_met_since(sequence, std::exchange(a.told_experts, sequence.computed));
   if (complete)
     event.finish = Finish::Stop;
   else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.limit)

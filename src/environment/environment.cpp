@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/program.h"
+#include "environment/open_env.h"
 #include "environment/plugin.h"
 #include "environment/program.h"
 #include "environment/service.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr size_t kMostObservation = 1 << 20;  // bytes
 constexpr size_t kMostWorkers = 16;
+constexpr size_t kMostImages = 16, kMostImage = 32 << 20;  // bytes
 
 bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
 bool is_address(const std::string& name) { return begins(name, "http://") || begins(name, "https://"); }
@@ -25,7 +27,7 @@ bool names_program(const std::string& name) {
 }
 // search:FOLDER is `search`, with a folder.
 std::string registered_name(const std::string& name) { return begins(name, "search:") ? "search" : name; }
-std::string command_in(const std::string& name) { return name.substr(name.find(':') + 1); }
+std::string behind_colon(const std::string& name) { return name.substr(name.find(':') + 1); }
 
 Json messages_of(const Json& observation, const std::string& where) {
   if (observation.is_null()) return Json::array();
@@ -69,13 +71,19 @@ std::string known_environments() {
   std::string names;
   for (const auto& [name, make] : Registry<MakeEnvironment>::of().all())
     names += name == "search" ? "search:FOLDER, " : name + ", ";
-  return names + kExternalEnvironment + "PROGRAM, " + kAgentEnvironment + "PROGRAM, http://HOST:PORT";
+  return names + kExternalEnvironment + "PROGRAM, " + kAgentEnvironment + "PROGRAM, http://HOST:PORT, " + kOpenEnv +
+         "http://HOST:PORT";
 }
 
 void check_environment(const std::string& name) {
   if (is_address(name)) return;
+  if (begins(name, kOpenEnv)) {
+    require(is_address(behind_colon(name)), Fault::Usage, "--environment ", name,
+            " is no address of a server: openenv:http://127.0.0.1:8000");
+    return;
+  }
   if (names_program(name)) {
-    require(!command_in(name).empty(), Fault::Usage, "--environment ", name,
+    require(!behind_colon(name).empty(), Fault::Usage, "--environment ", name,
             " names no program: external:./environment.py, agent:./agent.py");
     return;
   }
@@ -87,7 +95,8 @@ void check_environment(const std::string& name) {
 }
 
 bool is_known_environment(const std::string& name) {
-  return is_address(name) || names_program(name) || Registry<MakeEnvironment>::of().find(registered_name(name));
+  return is_address(name) || begins(name, kOpenEnv) || names_program(name) ||
+         Registry<MakeEnvironment>::of().find(registered_name(name));
 }
 
 std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
@@ -96,14 +105,16 @@ std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
   const std::string name = options.environment_name();
   check_environment(name);
   if (is_address(name)) return std::make_unique<ServiceEnvironment>(name, options);
-  if (begins(name, kExternalEnvironment)) return std::make_unique<ProgramEnvironment>(command_in(name), options);
+  if (begins(name, kOpenEnv)) return std::make_unique<OpenEnv>(behind_colon(name), options);
+  if (begins(name, kExternalEnvironment)) return std::make_unique<ProgramEnvironment>(behind_colon(name), options);
   if (begins(name, kAgentEnvironment))
-    return (*Registry<MakeAgents>::of().find(kAgentEnvironment))(command_in(name), options, speech);
+    return (*Registry<MakeAgents>::of().find(kAgentEnvironment))(behind_colon(name), options, speech);
   return (*Registry<MakeEnvironment>::of().find(registered_name(name)))(options);
 }
 
 std::string environment_shown(const std::string& name) {
-  if (names_program(name)) return program_name(command_in(name));
+  if (begins(name, kOpenEnv)) return environment_shown(behind_colon(name));
+  if (names_program(name)) return program_name(behind_colon(name));
   return is_address(name) ? name.substr(name.find("://") + 3) : registered_name(name);
 }
 
@@ -116,6 +127,16 @@ EpisodeReply read_reply(const Json& reply, const std::string& where) {
   for (const Json& message : out.messages) bytes += message["content"].get_ref<const std::string&>().size();
   require(bytes <= kMostObservation, Fault::Data, where, ": an observation of ", bytes, " bytes; at most ",
           kMostObservation, " are read");
+  if (const Json* images = column(reply, {"images", "image"})) {
+    out.images = images->is_array() ? *images : Json::array({*images});
+    require(out.images.size() <= kMostImages, Fault::Data, where, ": ", out.images.size(), " 'images'; at most ",
+            kMostImages, " are read");
+    for (const Json& image : out.images)
+      require(image.is_string() && image.get_ref<const std::string&>().size() <= kMostImage, Fault::Data, where,
+              ": 'images' must be paths, URLs or data URIs, of at most ", kMostImage, " bytes");
+    require(out.images.empty() || !out.messages.empty(), Fault::Data, where,
+            ": 'images' stand in an observation, and there is none");
+  }
   if (const Json* ids = column(reply, {"observation_ids"})) {
     require(ids->is_array() && ids->size() <= kMostObservation, Fault::Data, where,
             ": 'observation_ids' must be a list of token ids");

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 
 namespace apus {
 
-inline constexpr const char *kExternalEnvironment = "external:", *kAgentEnvironment = "agent:";
+inline constexpr const char *kExternalEnvironment = "external:", *kAgentEnvironment = "agent:", *kOpenEnv = "openenv:";
 
 class Chat;  // engine/answer/chat.h
 
@@ -43,10 +44,14 @@ struct EpisodeTurn {
 };
 
 struct EpisodeReply {
-  Json messages = Json::array();     // of reset: the conversation that asks, where not the row's; else what comes next
+  Json messages = Json::array();  // of reset: the conversation that asks, where not the row's; else what comes next
+  // Pictures of the messages (paths, URLs, data URIs), in the order of their <image> tags; where these are fewer,
+  // before the last message's text.
+  Json images = Json::array();
   std::vector<int32_t> tokens = {};  // instead of messages: the very tokens that come next
-  // The tokens are all that the model reads now: what was said before is forgotten, and not learnt.
-  bool anew = false;
+  // Of an agent, which may talk in several conversations: the one that goes on, numbered as they began. The next number
+  // begins one: the tokens are all that the model reads in it. Absent: the one that spoke last.
+  std::optional<size_t> conversation = {};
   std::string continuation = {};  // instead: what stands behind the model's words, and it goes on in the same message
   double reward = 0;              // of this turn; what an episode is worth is the sum
   bool done = false;
@@ -115,7 +120,8 @@ std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
 std::string environment_shown(const std::string& name);  // as logs call it: a program by its file
 
 // A reply as programs and services write it: {"observation": text, or a list of messages, or {"messages"}, or
-// {"text"}; "observation_ids"; "continuation"; "reward"; "done"}. `where` begins the message of an error (Fault::Data).
+// {"text"}; "images"; "observation_ids"; "continuation"; "reward"; "done"}. `where` begins the message of an error
+// (Fault::Data).
 EpisodeReply read_reply(const Json& reply, const std::string& where);
 
 Json user_says(const std::string& text);                                        // [{"role": "user", ...}]

@@ -48,6 +48,8 @@ bool EnvironmentOptions::of_plugins() const {
   return environment && !is_known_environment(*environment);
 }
 
+bool EnvironmentOptions::of_agents() const { return environment_name().rfind(kAgentEnvironment, 0) == 0; }
+
 void EnvironmentOptions::check() const {
   if (of_plugins()) return;  // environment/plugin.h asks them
   require(!(use_gym_env || multi_turn_scheduler == "gym_scheduler") || environment, Fault::Usage,

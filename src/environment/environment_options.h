@@ -24,6 +24,7 @@ struct EnvironmentOptions : virtual PluginOptions {
   std::string environment_name() const;
   bool several_turns() const { return !environment_name().empty(); }
   bool of_plugins() const;  // the scheduler or the environment is one that a plugin registers
+  bool of_agents() const;   // programs that ask the model themselves
   bool total_length() const { return completion_length_limit_scope == "total"; }
 
   void fields(OptionTable& v);

@@ -14,10 +14,11 @@ class Play {
   Play(Environment& environment, const EpisodeLimits& limits, const Speakers& speakers)
       : environment_(environment), limits_(limits), speakers_(speakers) {}
 
-  std::vector<Trajectory> all(const std::vector<EpisodeStart>& starts, const std::vector<std::vector<int32_t>>& prompts,
+  std::vector<Trajectory> all(const std::vector<EpisodeStart>& starts, const std::vector<Heard>& prompts,
                               const Sampling& sampling) {
     out_.resize(starts.size());
     last_.assign(starts.size(), false), continues_ = last_;
+    place_.assign(starts.size(), 0);
     said_.resize(starts.size());
     begin(starts, prompts);
     std::vector<size_t> playing(starts.size());
@@ -33,35 +34,37 @@ class Play {
   }
 
  private:
-  void begin(const std::vector<EpisodeStart>& starts, const std::vector<std::vector<int32_t>>& prompts) {
+  void begin(const std::vector<EpisodeStart>& starts, const std::vector<Heard>& prompts) {
     const std::vector<EpisodeReply> replies = environment_.reset(starts);
     for (size_t i = 0; i < starts.size(); ++i) {
-      out_[i].prompt = prompts[i];
-      if (!replies[i].tokens.empty()) out_[i].prompt = replies[i].tokens;
-      if (!replies[i].messages.empty()) out_[i].prompt = speakers_.question(i, replies[i].messages);
+      Heard asks = prompts[i];
+      if (!replies[i].tokens.empty()) asks = {.ids = replies[i].tokens};
+      if (!replies[i].messages.empty()) asks = speakers_.question(i, replies[i]);
+      out_[i].prompt = std::move(asks.ids), out_[i].media = std::move(asks.media);
       out_[i].failed = last_[i] = !replies[i].failure.empty();
     }
   }
 
   // How many tokens an episode may still say.
-  int64_t room(const Trajectory& t) const {
+  int64_t room(const Trajectory& t) const { return room(t, static_cast<int64_t>(t.prompt.size() + t.ids.size())); }
+  int64_t room(const Trajectory& t, int64_t read) const {
     int64_t left = limits_.max_new_tokens;
-    if (limits_.total) left -= std::count(t.own.begin(), t.own.end(), 1);
-    if (limits_.longest > 0)
-      left = std::min(left, limits_.longest - 1 - static_cast<int64_t>(t.prompt.size() + t.ids.size()));
+    const auto count = [&](const Conversation& c) { left -= std::count(c.own.begin(), c.own.end(), 1); };
+    if (limits_.total) count(t), std::for_each(t.beside.begin(), t.beside.end(), count);
+    if (limits_.longest > 0) left = std::min(left, limits_.longest - 1 - read);
     return left;
   }
 
   void say(const std::vector<size_t>& playing, Sampling sampling) {
-    std::vector<std::vector<int32_t>> prompts;
+    std::vector<Heard> texts;
     sampling.max_new_tokens = 1;
     for (const size_t i : playing) {
       const Trajectory& t = out_[i];
-      prompts.push_back(t.prompt);
-      prompts.back().insert(prompts.back().end(), t.ids.begin(), t.ids.end());
+      Heard& text = texts.emplace_back(Heard{t.prompt, t.media});
+      text.ids.insert(text.ids.end(), t.ids.begin(), t.ids.end());
       sampling.max_new_tokens = std::max(sampling.max_new_tokens, room(t));
     }
-    const std::vector<FinishedAnswer> said = speakers_.model(prompts, sampling);
+    const std::vector<FinishedAnswer> said = speakers_.model(texts, sampling);
     for (size_t k = 0; k < playing.size(); ++k) take(playing[k], said[k]);
   }
 
@@ -72,6 +75,7 @@ class Play {
     const auto room_left = static_cast<size_t>(std::max<int64_t>(1, room(t)));
     const size_t count = std::min(said.tokens.size(), room_left);
     t.cut = said.finish == Finish::Length || count < said.tokens.size();
+    add_experts(t.experts, said.experts);
     std::vector<int32_t> words;
     for (size_t k = 0; k < count; ++k) {
       const TokenOut& token = said.tokens[k];
@@ -121,31 +125,51 @@ class Play {
     t.failed = !reply.failure.empty();
     // A turn that was cut has no end that an observation could stand behind.
     if (reply.done || t.failed || t.cut || turn + 1 >= limits_.max_turns) return false;
-    if (reply.anew) return begins_anew(t, reply.tokens);
+    if (reply.conversation) {
+      if (*reply.conversation > t.beside.size()) return begins(i, reply.tokens);
+      turn_to(i, *reply.conversation);
+    }
     continues_[i] = !reply.continuation.empty();
     if (continues_[i] && !goes_on_in_message(t, reply.continuation)) return false;
-    std::vector<int32_t> next = continues_[i]          ? speakers_.tokenizer.encode(reply.continuation)
-                                : reply.tokens.empty() ? speakers_.between(i, reply.messages)
-                                                       : reply.tokens;
-    require(!next.empty(), Fault::Data, "the environment replied nothing to a turn, and did not say that it is done: ",
+    Heard next = continues_[i]          ? Heard{speakers_.tokenizer.encode(reply.continuation)}
+                 : reply.tokens.empty() ? speakers_.between(i, reply)
+                                        : Heard{reply.tokens};
+    require(!next.ids.empty(), Fault::Data,
+            "the environment replied nothing to a turn, and did not say that it is done: ",
             "an observation is wanted, or \"done\": true");
     for (const Json& message : reply.messages) t.messages.push_back(message);
-    t.ids.insert(t.ids.end(), next.begin(), next.end());
+    for (MediaItem& item : next.media) {
+      item.begin += std::ssize(t.prompt) + std::ssize(t.ids);
+      t.media.push_back(std::move(item));
+    }
+    t.ids.insert(t.ids.end(), next.ids.begin(), next.ids.end());
     t.own.resize(t.ids.size(), 0), t.logprobs.resize(t.ids.size(), 0), t.versions.resize(t.ids.size(), 0);
     if (room(t) > 0) return true;
     t.ids.resize(t.turns.back().end);  // nobody replies to it any more
     t.own.resize(t.ids.size()), t.logprobs.resize(t.ids.size()), t.versions.resize(t.ids.size());
+    std::erase_if(t.media,
+                  [&](const MediaItem& item) { return item.begin >= std::ssize(t.prompt) + std::ssize(t.ids); });
     t.cut = true;
     return false;
   }
 
-  // Turns that nothing is learnt of, as the model does not see them any more.
-  bool begins_anew(Trajectory& t, const std::vector<int32_t>& prompt) const {
-    Trajectory next;
-    next.prompt = prompt, next.before = t.reward(), next.messages = std::move(t.messages);
-    if (room(next) <= 0) return t.messages = std::move(next.messages), false;
-    t = std::move(next);
+  // Another conversation of the episode.
+  bool begins(size_t i, const std::vector<int32_t>& prompt) {
+    Trajectory& t = out_[i];
+    if (room(t, std::ssize(prompt)) <= 0) return t.cut = true, false;
+    t.beside.push_back({.prompt = prompt});
+    turn_to(i, t.beside.size());
     return true;
+  }
+
+  // The one that speaks from now on, by its number.
+  void turn_to(size_t i, size_t number) {
+    Trajectory& t = out_[i];
+    Conversation& speaks = t;
+    t.beside.insert(t.beside.begin() + static_cast<long>(place_[i]), std::move(speaks));
+    speaks = std::move(t.beside[number]);
+    t.beside.erase(t.beside.begin() + static_cast<long>(number));
+    place_[i] = number;
   }
 
   // The token that ended the turn is taken back, as the message has not ended. A turn of nothing else has no place in
@@ -165,15 +189,25 @@ class Play {
   std::vector<Trajectory> out_;
   std::vector<bool> last_;         // the turn that is said now is the last one
   std::vector<bool> continues_;    // what is said now stands in the message of the turn before
+  std::vector<size_t> place_;      // the number of the conversation that speaks
   std::vector<std::string> said_;  // the last turn; of a message that went on, its last part
 };
 
 }  // namespace
 
 double Trajectory::reward() const {
-  double sum = before;
-  for (const Turn& turn : turns) sum += turn.reward;
+  double sum = 0;
+  const auto add = [&](const Conversation& c) {
+    for (const Turn& turn : c.turns) sum += turn.reward;
+  };
+  add(*this), std::for_each(beside.begin(), beside.end(), add);
   return sum;
+}
+
+size_t Trajectory::turns_taken() const {
+  size_t taken = turns.size();
+  for (const Conversation& other : beside) taken += other.turns.size();
+  return taken;
 }
 
 std::vector<int32_t> behind_turn(const std::vector<int32_t>& before, const std::vector<int32_t>& whole,
@@ -184,9 +218,13 @@ std::vector<int32_t> behind_turn(const std::vector<int32_t>& before, const std::
   return {end + 1, whole.end()};
 }
 
+void add_experts(std::vector<int16_t>& known, const std::vector<int16_t>& met) {
+  if (met.size() > known.size()) known.insert(known.end(), met.begin() + std::ssize(known), met.end());
+}
+
 std::vector<Trajectory> play(Environment& environment, const std::vector<EpisodeStart>& starts,
-                             const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
-                             const EpisodeLimits& limits, const Speakers& speakers) {
+                             const std::vector<Heard>& prompts, const Sampling& sampling, const EpisodeLimits& limits,
+                             const Speakers& speakers) {
   return Play(environment, limits, speakers).all(starts, prompts, sampling);
 }
 

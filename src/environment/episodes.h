@@ -9,6 +9,7 @@
 
 #include "engine/answer/answer_all.h"
 #include "environment/environment.h"
+#include "media/media_item.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -20,30 +21,43 @@ struct EpisodeLimits {
   int64_t longest = 0;  // tokens that the model can read; 0: not known
 };
 
-struct Trajectory {
+// Tokens, and which of them stand for pictures.
+struct Heard {
+  std::vector<int32_t> ids;
+  std::vector<MediaItem> media = {};
+};
+
+struct Conversation {
   std::vector<int32_t> prompt, ids;  // what asked, and all that came after it
+  std::vector<MediaItem> media;      // of both, one behind the other
   std::vector<uint8_t> own;          // of ids: said by the model
   std::vector<float> logprobs;       // of ids; 0 where not own
   std::vector<int64_t> versions;     // of ids: of the weights they were drawn from; 0 where not own
+  std::vector<int16_t> experts;      // FinishedAnswer::experts of prompt and ids
   struct Turn {
     size_t end;     // its own tokens end before this one of ids
     double reward;  // what the environment said to it
   };
   std::vector<Turn> turns;
-  Json messages = Json::array();  // turns and observations, as texts
-  std::string text;               // the last turn
-  bool cut = false;               // by a limit of tokens, not ended by the model
-  bool failed = false;            // the environment failed: what it said is no opinion
-  double before = 0;              // rewards of turns that are forgotten (EpisodeReply::anew)
+};
+
+// Of an agent in several conversations: the one that spoke last.
+struct Trajectory : Conversation {
+  std::vector<Conversation> beside;  // the others, in the order in which they began
+  Json messages = Json::array();     // turns and observations, as texts
+  std::string text;                  // the last turn
+  bool cut = false;                  // by a limit of tokens, not ended by the model
+  bool failed = false;               // the environment failed: what it said is no opinion
   double reward() const;
+  size_t turns_taken() const;
 };
 
 // Who says what; all is asked for many episodes at once.
 struct Speakers {
-  std::function<std::vector<FinishedAnswer>(const std::vector<std::vector<int32_t>>& prompts, const Sampling&)> model;
-  // A conversation of an episode's row as a question; and messages as what stands between two turns of the model,
-  // behind the token that ended the first.
-  std::function<std::vector<int32_t>(size_t episode, const Json&messages)> question, between;
+  std::function<std::vector<FinishedAnswer>(const std::vector<Heard>& texts, const Sampling&)> model;
+  // The messages of a reply as an episode's question; and as what stands between two turns of the model, behind the
+  // token that ended the first.
+  std::function<Heard(size_t episode, const EpisodeReply&)> question, between;
   const Tokenizer& tokenizer;
 };
 
@@ -52,9 +66,12 @@ struct Speakers {
 std::vector<int32_t> behind_turn(const std::vector<int32_t>& before, const std::vector<int32_t>& whole,
                                  const std::vector<int32_t>& ends);
 
+// What the tokens of a text met, by what was known of its beginning when that was read first.
+void add_experts(std::vector<int16_t>& known, const std::vector<int16_t>& met);
+
 // starts[i] is answered from prompts[i], unless the environment's reset brings another conversation.
 std::vector<Trajectory> play(Environment& environment, const std::vector<EpisodeStart>& starts,
-                             const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
-                             const EpisodeLimits& limits, const Speakers& speakers);
+                             const std::vector<Heard>& prompts, const Sampling& sampling, const EpisodeLimits& limits,
+                             const Speakers& speakers);
 
 }  // namespace apus

@@ -14,8 +14,8 @@
 namespace apus {
 namespace {
 
-constexpr int64_t kReplyBytes = 4 << 20;
-constexpr size_t kAtOnce = 16;  // requests
+constexpr int64_t kReplyBytes = 64 << 20;  // there may be pictures
+constexpr size_t kAtOnce = 16;             // requests
 constexpr size_t kBytesShown = 300;
 
 std::string without_slash(std::string address) {

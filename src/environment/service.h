@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP service as an environment, in the form of Gym and OpenEnv: `--environment http://host:8000`. An episode is
+// An HTTP service as an environment, in a form like Gym's: `--environment http://host:8000`. An episode is
 // POST /reset {"session_id", "row", "seed"}, then POST /step {"session_id", "action": {"message", "ids"}} for each
 // turn, and POST /close; the first two reply {"observation", "reward", "done"}.
 #pragma once

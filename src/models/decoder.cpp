@@ -63,12 +63,12 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
   const int64_t hidden = spec.shape.hidden;
   if (const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(index)]);
       mixture && mixture->late)
-    late_ = &adopt(mixture->names.block, make_mixture(spec, *mixture));
+    late_ = &adopt(mixture->names.block, make_mixture(spec, index));
   else if (mixture && mixture->beside)
     beside_ = std::make_unique<Beside>(Beside{child<Norm>("post_feedforward_layernorm_1", hidden, spec.norm),
                                               child<Norm>("pre_feedforward_layernorm_2", hidden, spec.norm),
                                               child<Norm>("post_feedforward_layernorm_2", hidden, spec.norm),
-                                              adopt(mixture->names.block, make_mixture(spec, *mixture))});
+                                              adopt(mixture->names.block, make_mixture(spec, index))});
   if (const auto& given = spec.layer_inputs)
     own_input_ = std::make_unique<OwnInput>(
         OwnInput{child<Linear>("per_layer_input_gate", Linear::Spec{.in = hidden, .out = given->width}),
@@ -305,6 +305,8 @@ Linear& Decoder::words() const {
   require(head_, Fault::Bug, "logits are asked of a model without a head");
   return *head_;
 }
+
+int64_t Decoder::experts_met() const { return experts_met_before(spec_, spec_.shape.layers); }
 
 int64_t Decoder::short_context() const {
   for (const RopeSpec& rope : spec_.ropes)

@@ -86,6 +86,7 @@ class Decoder : public Model {
   bool steps_are_alike() const override {
     return !spec_.pooled && !spec_.pictures && (!spec_.latent || spec_.latent->index.heads == 0);
   }
+  int64_t experts_met() const override;
   int64_t short_context() const override;
   bool reads_grown_anew() const override { return spec_.reads_grown_anew; }
   const GuessHead* guess_head() const override { return guess_head_; }

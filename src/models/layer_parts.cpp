@@ -49,8 +49,25 @@ MoeMlp::Spec mixture_spec(const DecoderSpec& spec, const MixtureSpec& mixture) {
 }
 }  // namespace
 
-std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, const MixtureSpec& mixture) {
-  return std::make_unique<MoeMlp>(mixture_spec(spec, mixture));
+namespace {
+// Of the experts that a layer's token meets, those that are written down.
+int64_t experts_met_in(const FeedForwardSpec& kind) {
+  const auto* mixture = std::get_if<MixtureSpec>(&kind);
+  return mixture && !mixture->names.by_word && mixture->media_ffn == 0 ? mixture->per_token : 0;
+}
+}  // namespace
+
+int64_t experts_met_before(const DecoderSpec& spec, int64_t layer) {
+  int64_t met = 0;
+  for (int64_t i = 0; i < layer; ++i) met += experts_met_in(spec.feed_forward[static_cast<size_t>(i)]);
+  return met;
+}
+
+std::unique_ptr<MoeMlp> make_mixture(const DecoderSpec& spec, int64_t layer) {
+  const FeedForwardSpec& kind = spec.feed_forward[static_cast<size_t>(layer)];
+  MoeMlp::Spec made = mixture_spec(spec, std::get<MixtureSpec>(kind));
+  if (experts_met_in(kind) > 0) made.place = experts_met_before(spec, layer);
+  return std::make_unique<MoeMlp>(std::move(made));
 }
 
 std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
@@ -61,7 +78,7 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
   if (mixture.beside) return make_block(spec, *mixture.beside);
   if (mixture.media_ffn > 0)
     return std::make_unique<MoeByKind>(mixture_spec(spec, mixture), mixture_spec(spec, mixture.of_media()));
-  return make_mixture(spec, mixture);
+  return make_mixture(spec, layer);
 }
 
 std::string block_name(const DecoderSpec& spec, int64_t layer) {

@@ -26,10 +26,12 @@
 #include "dist/collective.h"
 #include "dist/mesh.h"
 #include "nn/capsule.h"
+#include "nn/expert_choices.h"
 #include "nn/expert_dispatch.h"
 #include "nn/norm.h"
 #include "nn/router.h"
 #include "nn/steady.h"
+#include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/fp8_linear.h"
@@ -402,12 +404,25 @@ at::Tensor MoeMlp::logits(const at::Tensor& routed_TD, const Step& s) const {
   return gate_(alone_TD * scale_D * narrowed, s);
 }
 
+namespace {
+ops::Routing told_or_own(ops::Routing own, const at::Tensor& logits_TE, const RouterForm& form, const Step& s,
+                         int64_t place) {
+  if (s.met_experts) s.met_experts->write(place, own.expert_Tk);
+  if (!s.told_experts) return own;
+  at::Tensor told_Tk = s.told_experts->told_Tk(place, own.expert_Tk.size(1), logits_TE.device());
+  if (const auto& share = training_of(s).tokens) told_Tk = share->narrowed(told_Tk);
+  s.told_experts->compare(own.expert_Tk, told_Tk);
+  return route_as_told(own, told_Tk, logits_TE, form);
+}
+}  // namespace
+
 ops::Routing counted_routing(at::Tensor logits_TE, const RouterForm& form, int64_t per_token,
-                             const at::Tensor& correction_E, const Step& s) {
+                             const at::Tensor& correction_E, const Step& s, std::optional<int64_t> place) {
   const TrainingStep& training = training_of(s);
   if (training.router && logits_TE.requires_grad()) logits_TE = AttachBalance::apply(logits_TE, training.router);
-  ops::Routing routing =
-      within_capacity(route(logits_TE, form, per_token, correction_E), logits_TE.size(1), training.capacity);
+  ops::Routing chosen = route(logits_TE, form, per_token, correction_E);
+  if (place) chosen = told_or_own(std::move(chosen), logits_TE, form, s, *place);
+  ops::Routing routing = within_capacity(std::move(chosen), logits_TE.size(1), training.capacity);
   // The second run of a layer brings tokens that were counted already.
   const bool counted = training.memo && training.memo->again();
   // The loss counts the experts that the router itself likes best, as HuggingFace's does, whatever a correction chose.
@@ -429,7 +444,8 @@ ops::Routing MoeMlp::routing(const at::Tensor& routed_TD, const Step& s) const {
     return within_capacity(route_to(expert_Tk, logits(routed_TD, s), spec_.router), spec_.experts,
                            training_of(s).capacity);
   }
-  ops::Routing routing = counted_routing(logits(routed_TD, s), spec_.router, spec_.per_token, correction(), s);
+  ops::Routing routing =
+      counted_routing(logits(routed_TD, s), spec_.router, spec_.per_token, correction(), s, spec_.place);
   if (expert_scale_)
     routing.weight_Tk = routing.weight_Tk * expert_scale_->data.to(routing.weight_Tk.scalar_type())
                                                 .index_select(0, routing.expert_Tk.flatten())

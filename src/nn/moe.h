@@ -24,9 +24,10 @@ struct RouterLoss {
   void sum_over(Comm& ranks);           // that share out the tokens
 };
 
-// Which experts a router's logits choose, counted in the loss that keeps them busy alike, where the step has one.
+// Which experts a router's logits choose, or, of a mixture with a place in them, the step's told_experts; written down
+// in its met_experts, and counted in the loss that keeps them busy alike, where the step has one.
 ops::Routing counted_routing(at::Tensor logits_TE, const RouterForm& form, int64_t per_token,
-                             const at::Tensor& correction_E, const Step& s);
+                             const at::Tensor& correction_E, const Step& s, std::optional<int64_t> place = {});
 // What experts gave for their pairs, weighed and summed into tokens: [T, D] in its own type.
 at::Tensor summed(const at::Tensor& y_MD, at::IntArrayRef sizes, const at::Tensor& weight_Tk,
                   const ops::ExpertPairs& pairs);
@@ -96,6 +97,8 @@ class MoeMlp : public FeedForward {
     int64_t idle = 0;
     double limit = 0, shared_limit = 0;
     int64_t words = 0;  // where experts are chosen by words
+    // Where its experts stand among those that a token meets in the whole model (nn/expert_choices.h); absent: nowhere.
+    std::optional<int64_t> place = {};
     Activation act = Activation::Silu;
     RouterForm router;
     double router_eps = 1e-6;  // of a router that norms what it reads

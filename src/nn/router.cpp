@@ -10,6 +10,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
@@ -36,24 +37,26 @@ at::Tensor in_open_groups(const at::Tensor& rank_TE, const RouterForm& form) {
   return rank_TE.masked_fill(closed_TE, -std::numeric_limits<double>::infinity());
 }
 
-// The share of the best expert among those near it.
-std::pair<at::Tensor, at::Tensor> nearest_share(const at::Tensor& left_TE, const at::Tensor& logits_TE,
-                                                double nearness) {
+// The share of the best expert, or of the one that is told, among those near it.
+std::pair<at::Tensor, at::Tensor> nearest_share(const at::Tensor& left_TE, const at::Tensor& logits_TE, double nearness,
+                                                const at::Tensor& told_T1 = {}) {
   at::Tensor far_TE, best_T1;
   {
     at::NoGradGuard choosing;
     at::Tensor most_T1;
     std::tie(most_T1, best_T1) = left_TE.max(-1, /*keepdim=*/true);
+    if (told_T1.defined()) best_T1 = told_T1, most_T1 = left_TE.gather(1, told_T1);
     far_TE = (most_T1 - logits_TE) / at::maximum(logits_TE.abs(), most_T1) > 2 * nearness;
   }
   const double closed = -std::numeric_limits<double>::infinity();
   return {at::softmax(left_TE.masked_fill(far_TE, closed), -1).gather(1, best_T1), best_T1};
 }
 
-ops::Routing two_by_nearness(const at::Tensor& logits_TE, double nearness) {
-  const auto [first, one] = nearest_share(logits_TE, logits_TE, nearness);
+ops::Routing two_by_nearness(const at::Tensor& logits_TE, double nearness, const at::Tensor& told_T2 = {}) {
+  const auto told = [&](int64_t i) { return told_T2.defined() ? told_T2.narrow(1, i, 1) : at::Tensor(); };
+  const auto [first, one] = nearest_share(logits_TE, logits_TE, nearness, told(0));
   const at::Tensor left_TE = logits_TE.scatter(1, one, -std::numeric_limits<double>::infinity());
-  const auto [second, two] = nearest_share(left_TE, logits_TE, nearness);
+  const auto [second, two] = nearest_share(left_TE, logits_TE, nearness, told(1));
   return {at::cat({first, second}, 1), at::cat({one, two}, 1)};
 }
 
@@ -74,6 +77,13 @@ ops::Routing weighed(const at::Tensor& share_TE, const at::Tensor& expert_Tk, co
 
 ops::Routing route_to(const at::Tensor& expert_Tk, const at::Tensor& logits_TE, const RouterForm& form) {
   return weighed(shares(logits_TE, form), expert_Tk, form, logits_TE.scalar_type());
+}
+
+ops::Routing route_as_told(const ops::Routing& own, const at::Tensor& told_Tk, const at::Tensor& logits_TE,
+                           const RouterForm& form) {
+  const at::Tensor expert_Tk = at::where(told_Tk < 0, own.expert_Tk, told_Tk);
+  return form.nearness > 0 ? two_by_nearness(logits_TE, form.nearness, expert_Tk)
+                           : route_to(expert_Tk, logits_TE, form);
 }
 
 ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,

@@ -14,6 +14,10 @@ ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t 
 // To experts that somebody else chose.
 ops::Routing route_to(const at::Tensor& expert_Tk, const at::Tensor& logits_TE, const RouterForm& form);
 
+// The same where somebody told it, and the router's own choice where experts are below 0.
+ops::Routing route_as_told(const ops::Routing& own, const at::Tensor& told_Tk, const at::Tensor& logits_TE,
+                           const RouterForm& form);
+
 // Without what is sent to experts beyond their capacity: such a choice counts nothing.
 ops::Routing within_capacity(ops::Routing routing, int64_t experts, const ExpertCapacity& capacity);
 

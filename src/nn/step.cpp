@@ -99,7 +99,7 @@ int64_t KvCache::bytes_per_seat(const Spec& spec, int64_t element_size) {
 
 Step Step::without_adapters() const {
   Step plain = *this;
-  plain.routed = true, plain.adapters.clear(), plain.training = nullptr;
+  plain.routed = true, plain.adapters.clear(), plain.training = nullptr, plain.told_experts = nullptr;
   return plain;
 }
 

@@ -55,6 +55,7 @@ class KvCache {
   std::vector<at::Tensor> k_, v_, before_, state_;
 };
 
+class ExpertChoices;  // nn/expert_choices.h
 struct TrainingStep;  // nn/training_step.h
 
 // By which angles each token turns its queries and keys.
@@ -154,10 +155,14 @@ struct Step {
   };
   bool routed = false;
   std::vector<AdapterRows> adapters;
-  // The same tokens through the model as it was before its adapters, and without anything of training. For a reference.
+  // The same tokens through the model as it was before its adapters, without anything of training and with experts of
+  // its own choice. For a reference.
   Step without_adapters() const;
 
   std::shared_ptr<const TrainingStep> training;  // null in inference
+  // Who writes down which experts the tokens meet, or tells it. Null: routers choose, and nobody is told.
+  std::shared_ptr<const ExpertChoices> told_experts;
+  std::shared_ptr<ExpertChoices> met_experts;
   // What scores get by the distance of query and key, of each class of distances: [classes, heads]. Undefined: nothing.
   at::Tensor distance_BN;
   // Null: layers are given nothing else. Model::begin() makes it.

@@ -62,11 +62,20 @@ class WaitingRequests : public TextEngine {
   void wake() override { none(); }
 
   // With the round's lock.
-  const EngineRequest* first() const { return waiting_.empty() ? nullptr : &waiting_.front().second; }
-  std::optional<EngineRequest> take() {
+  struct Asked {
+    int64_t number;
+    const EngineRequest* request;
+  };
+  std::optional<Asked> first() const {
     if (waiting_.empty()) return std::nullopt;
-    EngineRequest request = std::move(waiting_.front().second);
-    waiting_.pop_front();
+    return Asked{waiting_.front().first, &waiting_.front().second};
+  }
+  std::optional<EngineRequest> take(int64_t number) {  // absent: its client has left
+    const auto found =
+        std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& one) { return one.first == number; });
+    if (found == waiting_.end()) return std::nullopt;
+    EngineRequest request = std::move(found->second);
+    waiting_.erase(found);
     return request;
   }
   void close() { closed_ = true; }
@@ -90,7 +99,13 @@ struct Agent {
   const std::string key = random_id("", 32);
   WaitingRequests requests;
   std::shared_ptr<Api> api;
-  std::vector<int32_t> prompt;  // of the request that is or was answered last, as the chat template gives it
+  // Each by the request that went on with it last, as the chat template gives it, and the answer to that.
+  struct Conversation {
+    std::vector<int32_t> asked, said;
+  };
+  std::vector<Conversation> conversations;
+  size_t speaks = 0;    // the one that is or was answered last
+  int64_t request = 0;  // that is or was answered last
   std::thread thread;
   // With the round's lock:
   bool stops = false, ended = false;
@@ -164,7 +179,10 @@ class Agents final : public Environment {
                                    seed = start.seed >> 11] { run(*a, text, seed); });
       agents_[start.episode] = std::move(agent);
     }
-    return replies(episodes);
+    std::vector<EpisodeReply> out = replies(episodes);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!out[i].done) agents_.at(episodes[i])->conversations.push_back({.asked = out[i].tokens, .said = {}});
+    return out;
   }
 
   std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override {
@@ -175,7 +193,7 @@ class Agents final : public Environment {
     }
     std::vector<EpisodeReply> out = replies(episodes);
     for (size_t i = 0; i < out.size(); ++i)
-      if (!out[i].done) put_behind(*agents_.at(episodes[i]), turns[i], out[i]);
+      if (!out[i].done) put_behind(*agents_.at(episodes[i]), out[i]);
     return out;
   }
 
@@ -240,9 +258,10 @@ class Agents final : public Environment {
     std::optional<EngineRequest> request;
     {
       const std::lock_guard lock(round_->mutex);
-      request = agent.requests.take();
+      request = agent.requests.take(agent.request);
     }
-    if (!request) return;  // its client has left
+    agent.conversations[agent.speaks].said = turn.tokens;
+    if (!request) return;
     EngineEvent event{.finish = turn.cut ? Finish::Length : Finish::Stop};
     for (const int32_t id : turn.tokens) event.tokens.push_back({.id = id});
     request->sink(event);
@@ -254,7 +273,7 @@ class Agents final : public Environment {
       const std::lock_guard lock(round_->mutex);
       agent.stops = true;
       agent.requests.close();
-      while (auto request = agent.requests.take()) left.push_back(std::move(*request));
+      while (const auto asked = agent.requests.first()) left.push_back(*agent.requests.take(asked->number));
     }
     for (const EngineRequest& request : left) request.sink({.finish = Finish::Failed, .error = "the episode is over"});
   }
@@ -271,19 +290,17 @@ class Agents final : public Environment {
       Agent& agent = *agents_.at(episode);
       if (!all && !ready(agent))
         out.push_back(failed(agent, str("neither asked nor ended within ", timeout_, " s (--environment_timeout)")));
-      else if (const EngineRequest* request = agent.requests.first())
-        out.push_back({.tokens = request->prompt});
+      else if (const auto asked = agent.requests.first())
+        agent.request = asked->number, out.push_back({.tokens = asked->request->prompt});
       else
         out.push_back(of_the_end(agent));
     }
-    for (size_t i = 0; i < episodes.size(); ++i)
-      if (Agent& agent = *agents_.at(episodes[i]); agent.prompt.empty()) agent.prompt = out[i].tokens;
     return out;
   }
 
   EpisodeReply of_the_end(Agent& agent) const {
     if (agent.status != 0) return failed(agent, how_it_ended(agent.status) + agent.words);
-    if (agent.prompt.empty()) return failed(agent, "ended before it asked anything" + agent.words);
+    if (agent.request == 0) return failed(agent, "ended before it asked anything" + agent.words);
     try {
       return {.reward = reward_printed(agent.printed), .done = true};
     } catch (const Error& error) {
@@ -298,18 +315,26 @@ class Agents final : public Environment {
     return {.done = true, .failure = what};
   }
 
-  // What stands between its turn and what it asks now; or all of that, where it told another story.
-  void put_behind(Agent& agent, const EpisodeTurn& turn, EpisodeReply& reply) {
-    const auto next =
-        behind_agents_turn(agent.prompt, turn.tokens, reply.tokens, speech_.ends, speech_.chat->tokenizer());
-    agent.prompt = reply.tokens;
-    if (next)
-      reply.tokens = *next;
-    else
-      reply.anew = true;
-    if (reply.anew && !std::exchange(told_, true))
-      log_info("the agent '", command_,
-               "' asks with another history than what was said: of such an answer its last conversation is learnt");
+  // The longest conversation that the request goes on with, and what stands behind its last answer; or another one.
+  void put_behind(Agent& agent, EpisodeReply& reply) {
+    std::optional<std::vector<int32_t>> behind;
+    std::vector<Agent::Conversation>& all = agent.conversations;
+    agent.speaks = all.size();
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (behind && all[k].asked.size() < all[agent.speaks].asked.size()) continue;
+      auto next = behind_agents_turn(all[k].asked, all[k].said, reply.tokens, speech_.ends, speech_.chat->tokenizer());
+      if (next) behind = std::move(next), agent.speaks = k;
+    }
+    reply.conversation = agent.speaks;
+    if (!behind) {
+      all.push_back({.asked = reply.tokens, .said = {}});
+      if (!std::exchange(told_, true))
+        log_info("the agent '", command_,
+                 "' asks with other histories beside what was said: each is learnt by itself, by the reward of the "
+                 "whole");
+      return;
+    }
+    all[agent.speaks].asked = std::exchange(reply.tokens, std::move(*behind));
   }
 
   const std::string command_;

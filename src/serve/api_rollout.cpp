@@ -27,6 +27,7 @@ struct Ordered {
   void take(size_t i, const EngineEvent& event) {
     FinishedAnswer& answer = answers[i];
     answer.tokens.insert(answer.tokens.end(), event.tokens.begin(), event.tokens.end());
+    answer.experts.insert(answer.experts.end(), event.experts.begin(), event.experts.end());
     if (event.finish == Finish::None) return;
     answer.finish = event.finish, answer.error = event.error;
     for (TokenOut& token : answer.tokens) token.weights = version;
@@ -117,6 +118,7 @@ void Api::generate_ids(const Exchange& e) {
     EngineRequest& request = requests[i];
     request.prompt = std::move(order.prompts[i]), request.sampling = order.sampling;
     request.sampling.seed = order.seeds[i], request.adapter = trainer.adapter();
+    request.tells_experts = order.tells_experts;
     request.sink = [all, i](const EngineEvent& event) { all->take(i, event); };
   }
   std::vector<int64_t> started;
@@ -138,7 +140,7 @@ void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
   const Speech speech{{std::shared_ptr<void>(), service_.spec().chat}, service_.spec().stop_ids};  // not owned
   const auto environment = make_environment(o, plugins_of(o, Json::object(), service_.spec().tokenizer), speech);
   std::vector<EpisodeStart> starts;
-  std::vector<std::vector<int32_t>> prompts;
+  std::vector<Heard> prompts;
   std::vector<Json> asked;
   Sampling sampling;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -146,7 +148,7 @@ void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
     request.update(rows[i]);
     if (Json tools = environment->tools(); !tools.is_null() && !request.contains("tools")) request["tools"] = tools;
     auto prepared = prepare_row(e, request);
-    prompts.push_back(prepared.stream.requests.at(0).prompt);
+    prompts.push_back({prepared.stream.requests.at(0).prompt, prepared.stream.requests.at(0).media});
     if (i == 0) sampling = prepared.stream.requests.at(0).sampling;
     Json row = rows[i].value("data_dict", Json::object());
     row.update(rows[i]);
@@ -159,19 +161,26 @@ void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
     const Json tools = asked[i].contains("tools") ? asked[i]["tools"] : environment->tools();
     return chat.prompt({.messages = &messages, .tools = tools.is_null() ? nullptr : &tools});
   };
-  const auto between = [&](size_t i, const Json& messages) -> std::vector<int32_t> {
+  const auto words_of = [](const EpisodeReply& reply) -> const Json& {
+    require(reply.images.empty(), Fault::Data, "an environment of a server talks in text alone, and it gave images");
+    return reply.messages;
+  };
+  const auto question = [&](size_t i, const EpisodeReply& reply) { return Heard{ids_of(i, words_of(reply))}; };
+  const auto between = [&](size_t i, const EpisodeReply& reply) -> Heard {
+    const Json& messages = words_of(reply);
     if (messages.empty()) return {};
     Json whole = user_says("a");
     const std::vector<int32_t> before = ids_of(i, whole);
     whole.push_back({{"role", "assistant"}, {"content", "b"}});
     for (const Json& message : messages) whole.push_back(message);
-    return behind_turn(before, ids_of(i, whole), service_.spec().stop_ids);
+    return {behind_turn(before, ids_of(i, whole), service_.spec().stop_ids)};
   };
   const auto model = [&](const auto& texts, const Sampling& of_turn) {
     std::vector<EngineRequest> requests;
     for (size_t i = 0; i < texts.size(); ++i) {
       EngineRequest& request = requests.emplace_back();
-      request.prompt = texts[i], request.sampling = of_turn, request.adapter = trainer.adapter();
+      request.prompt = texts[i].ids, request.media = texts[i].media;
+      request.sampling = of_turn, request.adapter = trainer.adapter();
       request.sampling.seed += i, request.sampling.top_logprobs = std::max<int64_t>(0, of_turn.top_logprobs);
     }
     return generate(*service_.spec().engine, std::move(requests));
@@ -182,7 +191,7 @@ void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
             .max_new_tokens = sampling.max_new_tokens,
             .total = o.total_length(),
             .longest = service_.spec().engine->max_model_len()},
-           {.model = model, .question = ids_of, .between = between, .tokenizer = *service_.spec().tokenizer});
+           {.model = model, .question = question, .between = between, .tokenizer = *service_.spec().tokenizer});
   Json out = Json::array();
   for (size_t i = 0; i < all.size(); ++i) {
     const Trajectory& t = all[i];
@@ -191,14 +200,21 @@ void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
     const Json choice = {{"index", 0},
                          {"message", {{"role", "assistant"}, {"content", t.text}}},
                          {"finish_reason", t.cut ? "length" : "stop"}};
+    Json beside = Json::array();
+    for (const Conversation& other : t.beside)
+      beside.push_back({{"prompt_token_ids", other.prompt},
+                        {"response_token_ids", other.ids},
+                        {"response_loss_mask", other.own},
+                        {"rollout_logprobs", other.logprobs}});
     out.push_back({{"response", {{"object", "chat.completion"}, {"choices", Json::array({choice})}}},
                    {"messages", std::move(messages)},
                    {"prompt_token_ids", t.prompt},
                    {"response_token_ids", t.ids},
                    {"response_loss_mask", t.own},
                    {"rollout_logprobs", t.logprobs},
+                   {"other_conversations", beside},
                    {"rollout_infos",
-                    {{"num_turns", t.turns.size()},
+                    {{"num_turns", t.turns_taken()},
                      {"gym_reward", t.failed ? Json() : Json(t.reward())},
                      {"version", trainer.version()}}}});
   }

@@ -13,7 +13,8 @@ namespace apus {
 
 Batch Batch::to(at::Device device) const {
   Batch out = *this;
-  for (at::Tensor* t : {&out.id_T, &out.label_T, &out.weight_T, &out.step.position, &out.step.cu_q, &out.step.cu_k})
+  for (at::Tensor* t :
+       {&out.id_T, &out.label_T, &out.weight_T, &out.step.position, &out.step.cu_q, &out.step.cu_k, &out.expert_TW})
     if (t->defined()) *t = t->to(device);
   for (auto* columns : {&out.token_columns, &out.sequence_columns})
     for (auto& [name, values] : *columns) values = values.to(device);
@@ -56,6 +57,17 @@ void add_columns(Batch& batch, const std::vector<Sample>& samples, int64_t token
   }
 }
 
+// Of each token as many.
+void add_experts(Batch& batch, const std::vector<Sample>& samples) {
+  std::vector<int16_t> all;
+  for (const Sample& sample : samples) all.insert(all.end(), sample.experts.begin(), sample.experts.end());
+  if (all.empty()) return;
+  const int64_t tokens = batch.id_T.size(0);
+  require(std::ssize(all) % tokens == 0, Fault::Bug, "experts of some tokens of a batch are known");
+  batch.expert_TW = at::empty({tokens, std::ssize(all) / tokens}, at::kShort);
+  std::copy(all.begin(), all.end(), batch.expert_TW.data_ptr<int16_t>());
+}
+
 }  // namespace
 
 Batch collate(const std::vector<Sample>& samples) {
@@ -91,6 +103,7 @@ Batch collate(const std::vector<Sample>& samples) {
     batch.groups.push_back(batch.groups.empty() ? 0 : batch.groups.back() + !joins);
   }
   add_columns(batch, samples, tokens);
+  add_experts(batch, samples);
   batch.step = packed_step(lengths, at::kCPU);
   return batch;
 }

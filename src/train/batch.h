@@ -30,6 +30,7 @@ struct Batch {
   std::map<std::string, at::Tensor> token_columns, sequence_columns;
   std::map<std::string, at::Tensor> own;  // of the algorithm, in any shape; they stay on the host
   int64_t trained = 0;                    // labels that are not -100
+  at::Tensor expert_TW;                   // int16: Sample::experts; undefined: none are told
   Inputs::Media media;                    // per sequence; empty: there are none
 
   // Where the beginnings of its sequences are computed once; null: they are computed as often as they stand there.

@@ -89,12 +89,16 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
           "other the tokens of questions, and one has images, videos or sounds: use --deepspeed zero3 instead");
   std::vector<EngineRequest> requests = requests_of(prompts, sampling);
   for (size_t i = 0; i < seeds.size(); ++i) requests.at(i).sampling.seed = seeds[i];
+  for (EngineRequest& request : requests) request.tells_experts = tells_experts_;
   Answers out;
   if (alone && !servers_) {
     for (size_t i = 0; seen && i < requests.size(); ++i) requests[i].media = media.at(i);
     out = by_engine(std::move(requests), stop, ended);
   } else {
-    AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = held_ ? version_of_servers_ : version_ + 1};
+    AnswerOrder order{.prompts = prompts,
+                      .sampling = sampling,
+                      .version = held_ ? version_of_servers_ : version_ + 1,
+                      .tells_experts = tells_experts_};
     for (const EngineRequest& request : requests) order.seeds.push_back(request.sampling.seed);
     if (servers_) return by_servers(order, stop);
     out = *together(order, stop);
@@ -140,7 +144,7 @@ std::optional<Rollout::Answers> Rollout::together(const std::optional<AnswerOrde
     const AnswerOrder order = order_of_wire(parse_json(text, "questions of another process", Fault::Comm));
     std::vector<EngineRequest> asked = requests_of(order.prompts, order.sampling);
     for (size_t i = 0; i < asked.size(); ++i) {
-      asked[i].sampling.seed = order.seeds[i];
+      asked[i].sampling.seed = order.seeds[i], asked[i].tells_experts = order.tells_experts;
       tokens = std::max(tokens, std::ssize(asked[i].prompt) + asked[i].sampling.max_new_tokens);
       requests.push_back(std::move(asked[i]));
     }

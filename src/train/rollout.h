@@ -52,6 +52,8 @@ class Rollout {
   // While they are held, servers answer by the weights that they were brought last: another thread may then ask them,
   // one order at a time, while the policy's change.
   void hold_servers(bool held) { held_ = held; }
+  // From now on answers say which experts their tokens met.
+  void tell_experts() { tells_experts_ = true; }
   int64_t longest() const;  // tokens that a prompt and its answer may have together
   // Of ranks that answer together some may ask more often than others: this one is done, until all of them are.
   void serve();
@@ -80,7 +82,7 @@ class Rollout {
   void rest();                         // unless a shift goes on
   int shifts_ = 0;
   int64_t version_ = 0, version_of_cache_ = 0, version_of_servers_ = 0;
-  bool held_ = false;
+  bool held_ = false, tells_experts_ = false;
   const Model& policy_;
   const at::TensorOptions options_;
   EngineSpec spec_;

@@ -203,7 +203,8 @@ struct RolloutServers::Work {
 void RolloutServers::work_off(Server& server, Work& work) {
   while (const auto range = work.take(server)) {
     const auto [begin, end] = *range;
-    AnswerOrder part{.sampling = work.order.sampling, .version = work.order.version};
+    AnswerOrder part{
+        .sampling = work.order.sampling, .version = work.order.version, .tells_experts = work.order.tells_experts};
     part.prompts.assign(work.order.prompts.begin() + static_cast<long>(begin),
                         work.order.prompts.begin() + static_cast<long>(end));
     part.seeds.assign(work.order.seeds.begin() + static_cast<long>(begin),

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/expert_choices.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -115,6 +116,7 @@ at::Tensor hidden_states(const Batch& batch, Step& step, const RunTokens& run) {
   training.key_K = here(tree.key_K);
   Step own = moved(tree.step, device);
   own.routed = step.routed, own.adapters = step.adapters;
+  if (step.told_experts) own.told_experts = step.told_experts->of_rows(tree.row_U);
   set_training(own, std::move(training));
   const at::Tensor hidden_UD = run(Inputs(at::index_select(batch.id_T, 0, here(tree.row_U))), own);
   TrainingStep behind = training_of(own);

@@ -76,6 +76,12 @@ TEST(Rules, SettingsOfAnAlgorithmAreNamedByTheirFlag) {
   EXPECT_TRUE(tells(told(wanted), "--toy_rows is not available with --tensor_model_parallel_size"));
   wanted = plain(), wanted.needs.rows_apart = "--toy_rows", wanted.tokens = 2;
   EXPECT_TRUE(tells(told(wanted), "--toy_rows is not available with --sequence_parallel_size"));
+  ModelFacts dense, mixture;
+  dense.type = "toy", mixture.experts = 4;
+  wanted = plain(), wanted.needs.met_experts = "--toy_replay", wanted.model = &dense;
+  EXPECT_TRUE(tells(told(wanted), "--toy_replay: the model (toy) has no mixtures of experts"));
+  wanted.model = &mixture;
+  EXPECT_FALSE(tells(told(wanted), "--toy_replay"));
 }
 
 TEST(Rules, QuantisedWeightsAreCutAndNotTrained) {

@@ -127,6 +127,7 @@ struct NumberedRounds {
         answer.prompt = question.ids, answer.ids = {static_cast<int32_t>(then.step)};
         answer.engine_logprobs = {-0.1f}, answer.rewards = {0.1, NAN}, answer.reward = 1.0 / 3;
         answer.turns = {{.end = 1, .reward = 0.5}}, answer.own = {1}, answer.text = "\xff";
+        answer.beside = {{.prompt = {4}, .ids = {5}, .own = {1}, .logprobs = {-1}, .turns = {{1, 0.25}}}};
       }
       return round;
     });
@@ -163,6 +164,10 @@ TEST(RoundsAhead, AreKeptByACheckpoint) {
   EXPECT_EQ(std::tie(a.prompt, a.ids, a.engine_logprobs, a.own, a.reward),
             std::tie(b.prompt, b.ids, b.engine_logprobs, b.own, b.reward));
   EXPECT_EQ(b.turns.at(0).end, 1u);
+  ASSERT_EQ(b.beside.size(), 1u);
+  EXPECT_EQ(std::tie(a.beside[0].prompt, a.beside[0].ids, a.beside[0].own, a.beside[0].logprobs),
+            std::tie(b.beside[0].prompt, b.beside[0].ids, b.beside[0].own, b.beside[0].logprobs));
+  EXPECT_EQ(b.beside[0].turns.at(0).reward, 0.25);
   EXPECT_EQ(b.rewards.at(0), 0.1);
   EXPECT_TRUE(std::isnan(b.rewards.at(1)));
   EXPECT_EQ(second.age, 1);

@@ -31,6 +31,24 @@ class TwoTurns final : public Episode {
 };
 const RegisterEnvironment<TwoTurns> two_turns("test two turns");
 
+// The second of two episodes begins another conversation behind its first turn, and the first goes on in the one it
+// has.
+class Branches final : public Episode {
+ public:
+  Branches(const Json&, uint64_t) : branches_(made++ % 2 == 1) {}
+  static Json tools() { return nullptr; }
+  EpisodeReply step(const EpisodeTurn& turn) override {
+    if (turn.turn == 1) return {.reward = branches_ ? 1.0 : 0.0, .done = true};
+    const std::vector<int32_t> asks = {learning::kBegin, learning::kZero, learning::kZero + 1, learning::kMark};
+    return branches_ ? EpisodeReply{.tokens = asks, .conversation = 1} : EpisodeReply{.tokens = {kSays}};
+  }
+  static inline std::atomic<int> made = 0;
+
+ private:
+  const bool branches_;
+};
+const RegisterEnvironment<Branches> branches("test branches");
+
 // Of a student that has learnt to end its turns, mostly: one that is cut is the last one.
 Student taught() {
   Student student;
@@ -115,6 +133,68 @@ TEST(Turns, ObservationsAreReadAndNotLearnt) {
   EXPECT_GE(observed, 2);
 }
 
+// A round's micro-batches of at most two sequences, with the conversations of all answers.
+std::vector<Batch> branched(Turns& run, Grpo& grpo) {
+  Branches::made = 0;
+  const LoopOptions loop{.per_device_train_batch_size = 2, .gradient_accumulation_steps = 2};
+  grpo.begin(run.student.setting(loop));
+  auto updates = grpo.collect(run.actors({}), {*learning::Tasks(5, 2, false).next()});
+  EXPECT_EQ(updates.size(), 1u);
+  return updates.at(0);
+}
+
+TEST(Turns, EachConversationIsLearntAndTheAnswerCountsOnce) {
+  for (const std::string loss_type : {"grpo", "dr_grpo", "dapo"}) {
+    Turns run;
+    GrpoOptions o = of_turns();
+    o.environment = "test branches", o.loss_type = loss_type;
+    Grpo grpo(o);
+    double counted = 0, sequences = 0, tokens = 0, good = 0, weight = 0;
+    for (Batch& batch : branched(run, grpo)) {
+      counted += grpo.count(batch), sequences += static_cast<double>(batch.step.length_q.size());
+      EXPECT_LE(batch.step.length_q.size(), 2u);
+      tokens += static_cast<double>(batch.trained);
+      const at::Tensor advantage_S = batch.sequence_columns.at("advantage").to(at::kCPU);
+      good += static_cast<double>(advantage_S.gt(0).sum().item<int64_t>());
+      set_training(batch.step, {});
+      const Loss loss = grpo.loss(run.held.back(), batch, Forward{});
+      EXPECT_LT(loss.metrics.at("rollout_mismatch/max").sum.item<double>(), 1e-4) << "the very tokens that were said";
+      weight += loss.sum.item<double>();
+    }
+    // Turns that were cut are the last ones: of an answer that should branch, too.
+    EXPECT_GT(sequences, 4) << "four answers, of which two branch";
+    EXPECT_NEAR(counted, loss_type == "grpo" ? 4 : loss_type == "dr_grpo" ? 4 * 8 : tokens, 1e-4);
+    EXPECT_EQ(good, sequences - 2) << "each conversation has the advantage of its answer";
+    if (loss_type == "grpo") EXPECT_NEAR(weight, 0, 1e-4) << "advantages of a group are 0 in sum, however it branched";
+  }
+}
+
+TEST(Turns, EachConversationEndsWithTheReward) {
+  Turns run;
+  PpoOptions o;
+  o.environment = "test branches", o.max_completion_length = 8, o.kl_coef = 0, o.lam = 1;
+  Ppo ppo(o);
+  Branches::made = 0;
+  const auto critic = test::scalar_model(golden::Case("train_qwen2").dir / "checkpoint");
+  int64_t sequences = 0, ones = 0;
+  const std::vector<Update> updates = run.updates(ppo, {{"critic", {critic.get()}}});
+  for (const Batch& batch : updates.at(0)) {
+    const at::Tensor label_T = batch.label_T.to(at::kCPU), return_T = batch.token_columns.at("return").to(at::kCPU);
+    int64_t at = 0;
+    for (const int32_t length : batch.step.length_q) {
+      ++sequences;
+      for (int64_t t = at + length - 1; t >= at; --t)
+        if (label_T[t].item<int64_t>() >= 0) {
+          ones += std::abs(return_T[t].item<double>() - 1) < 1e-5;
+          break;
+        }
+      at += length;
+    }
+  }
+  EXPECT_EQ(sequences, ones == 2 ? 3 : 2 + ones);
+  EXPECT_GT(ones, 0);
+}
+
 TEST(Turns, GiveRewardsToTheirEnds) {
   Turns run;
   PpoOptions o;
@@ -157,6 +237,17 @@ TEST(Turns, AreWrittenAndReadWithTheirMask) {
   const Sample sample = sample_of(read[0], true, false);
   EXPECT_EQ(sample.trained, (std::vector<uint8_t>{0, 0, 1, 1, 0, 1}));
   EXPECT_EQ(answer_column(read[0], {1, 2, 3}), (std::vector<float>{0, 1, 2, 0, 3, 0}));
+
+  answer.beside.push_back({.prompt = {1}, .ids = {9}, .own = {1}, .logprobs = {-4}});
+  append_rollouts(folder.path / "branched.jsonl", {answer, answer}, "0");
+  const auto again = read_rollouts(folder.path / "branched.jsonl", 2);
+  ASSERT_EQ(again.size(), 2u) << "two answers, of two conversations each";
+  EXPECT_EQ(again[1].beside.at(0).ids, (std::vector<int32_t>{9}));
+  EXPECT_EQ(again[1].beside[0].logprobs, (std::vector<float>{-4}));
+  const Conversations all = conversations_of(again);
+  EXPECT_EQ(all.answer, (std::vector<size_t>{0, 0, 1, 1}));
+  EXPECT_EQ(all.share, (std::vector<float>{0.75, 0.25, 0.75, 0.25}));
+  EXPECT_EQ(all.each.at(1).engine_logprobs, (std::vector<float>{-4}));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ ReadPng read_png(const std::string& bytes) {
 }
 
 TEST(Png, HoldsWhatWasDrawn) {
-  Picture picture(20, 10, {255, 255, 255});
+  Picture picture(20, 10, Rgb{255, 255, 255});
   picture.box(2, 3, 4, 2, {255, 0, 0});
   picture.line(0, 9, 19, 9, {0, 0, 255});
   picture.text(10, 0, "l", {0, 0, 0});

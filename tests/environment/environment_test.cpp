@@ -239,7 +239,11 @@ TEST(EpisodeReply, IsReadInSeveralForms) {
   EXPECT_EQ(content(R"({"observation": {"text": "b"}})"), "b");
   EXPECT_EQ(content(R"({"observation": {"messages": [{"role": "tool", "content": "c"}]}, "reward": null})"), "c");
   EXPECT_EQ(read_reply(Json::parse(R"({"observation_ids": [1, 2]})"), "it").tokens, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(read_reply(Json::parse(R"({"observation": "<image>", "images": ["a.png"]})"), "it").images,
+            Json({"a.png"}));
+  EXPECT_EQ(read_reply(Json::parse(R"({"observation": "look", "image": "a.png"})"), "it").images, Json({"a.png"}));
   for (const char* bad : {R"([1])", R"({"observation": 3})", R"({"observation": [{"role": "user"}]})",
+                          R"({"images": ["a.png"]})", R"({"observation": "a", "images": [1]})",
                           R"({"observation_ids": [-1]})", R"({"done": 1})", R"({"reward": "x"})"})
     EXPECT_THROW(read_reply(Json::parse(bad), "it"), Error) << bad;
 }

@@ -41,11 +41,11 @@ constexpr int32_t kStop = 2, kHeard = 90;
 struct Stage {
   // Each turn says `words` tokens and the stop token, as far as there is room.
   explicit Stage(int64_t words = 2) : words(words) {}
-  std::vector<FinishedAnswer> said(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) {
+  std::vector<FinishedAnswer> said(const std::vector<Heard>& texts, const Sampling& sampling) {
     seeds.push_back(sampling.seed);
     std::vector<FinishedAnswer> out;
-    for (const auto& prompt : prompts) {
-      read.push_back(prompt);
+    for (const Heard& text : texts) {
+      read.push_back(text.ids), seen.push_back(text.media);
       FinishedAnswer& answer = out.emplace_back();
       for (int64_t k = 0; k <= words && k < sampling.max_new_tokens; ++k)
         answer.tokens.push_back({.id = k == words ? kStop : 40 + static_cast<int32_t>(k), .logprob = -0.5f});
@@ -57,14 +57,26 @@ struct Stage {
     const Json row = Json::object();
     std::vector<EpisodeStart> starts;
     for (size_t i = 0; i < episodes; ++i) starts.push_back({.episode = static_cast<int64_t>(i), .row = &row});
-    return apus::play(environment, starts, std::vector<std::vector<int32_t>>(episodes, {7, 8}), {.seed = 11}, limits,
-                      {.model = [this](const auto& prompts, const Sampling& s) { return said(prompts, s); },
-                       .question = [](size_t, const Json&) { return std::vector<int32_t>{77}; },
-                       .between = [](size_t, const Json& m) { return std::vector<int32_t>(m.size(), kHeard); },
+    return apus::play(environment, starts, std::vector<Heard>(episodes, {{7, 8}, {picture_at(0)}}), {.seed = 11},
+                      limits,
+                      {.model = [this](const auto& texts, const Sampling& s) { return said(texts, s); },
+                       .question = [](size_t, const EpisodeReply&) { return Heard{{77}}; },
+                       .between =
+                           [](size_t, const EpisodeReply& r) {
+                             Heard heard{std::vector<int32_t>(r.messages.size(), kHeard)};
+                             if (!r.images.empty()) heard.media = {picture_at(0)};
+                             return heard;
+                           },
                        .tokenizer = *tokenizer});
+  }
+  static MediaItem picture_at(int64_t begin) {
+    MediaItem item;
+    item.begin = begin, item.length = 1;
+    return item;
   }
   int64_t words;
   std::vector<std::vector<int32_t>> read;
+  std::vector<std::vector<MediaItem>> seen;
   std::vector<uint64_t> seeds;
   std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer");
 };
@@ -114,7 +126,9 @@ TEST(Episodes, EndWhereThereIsNoRoom) {
 TEST(Episodes, MayBeginWithAnotherQuestion) {
   Scripted environment(Replies{{.done = true}});
   environment.begins.messages = user_says("a maze");
-  EXPECT_EQ(Stage().play(environment, {}).at(0).prompt, (std::vector<int32_t>{77}));
+  const Trajectory t = Stage().play(environment, {}).at(0);
+  EXPECT_EQ(t.prompt, (std::vector<int32_t>{77}));
+  EXPECT_TRUE(t.media.empty());
 }
 
 TEST(Episodes, OfAnEnvironmentThatFailedHaveNoReward) {
@@ -128,6 +142,47 @@ TEST(Episodes, OfAnEnvironmentThatFailedHaveNoReward) {
   EXPECT_TRUE(first.failed);
   EXPECT_EQ(first.turns.size(), 1u) << "the question is answered";
   EXPECT_TRUE(absent.asked.empty());
+}
+
+// The second begins beside the first, which then goes on.
+TEST(Episodes, OfSeveralConversations) {
+  const Replies replies{{.tokens = {7, 50}, .conversation = 1, .reward = 0.25},
+                        {.tokens = {60}, .conversation = 0},
+                        {.tokens = {70}, .conversation = 1},
+                        {.tokens = {80}, .conversation = 1},
+                        {.reward = 1, .done = true}};
+  Scripted environment(replies);
+  Stage stage(1);
+  const Trajectory t = stage.play(environment, {.max_turns = 9}).at(0);
+  EXPECT_EQ(t.prompt, (std::vector<int32_t>{7, 50}));
+  EXPECT_EQ(t.ids, (std::vector<int32_t>{40, kStop, 70, 40, kStop, 80, 40, kStop}));
+  EXPECT_EQ(t.own, (std::vector<uint8_t>{1, 1, 0, 1, 1, 0, 1, 1}));
+  ASSERT_EQ(t.beside.size(), 1u);
+  EXPECT_EQ(t.beside[0].prompt, (std::vector<int32_t>{7, 8}));
+  EXPECT_EQ(t.beside[0].ids, (std::vector<int32_t>{40, kStop, 60, 40, kStop}));
+  EXPECT_EQ(t.beside[0].logprobs, (std::vector<float>{-0.5f, -0.5f, 0, -0.5f, -0.5f}));
+  EXPECT_EQ(t.beside[0].turns.size(), 2u);
+  EXPECT_EQ(t.turns_taken(), 5u);
+  EXPECT_EQ(t.reward(), 1.25);
+  EXPECT_EQ(stage.read.at(2), (std::vector<int32_t>{7, 8, 40, kStop, 60})) << "it does not read the other one";
+
+  Scripted again(replies);
+  const Trajectory short_of_room = Stage(1).play(again, {.max_turns = 9, .max_new_tokens = 5, .total = true}).at(0);
+  EXPECT_TRUE(short_of_room.cut);
+  EXPECT_EQ(short_of_room.turns_taken(), 3u) << "5 tokens of all conversations";
+}
+
+TEST(Episodes, PicturesStandWhereTheyAreShown) {
+  Scripted environment(Replies{{.messages = user_says("look"), .images = {"a.png"}},
+                               {.messages = user_says("again"), .images = {"b.png"}}});
+  Stage stage;
+  const Trajectory t = stage.play(environment, {.max_turns = 9, .max_new_tokens = 6, .total = true}).at(0);
+  EXPECT_EQ(t.ids, (std::vector<int32_t>{40, 41, kStop, kHeard, 40, 41, kStop}));
+  ASSERT_EQ(t.media.size(), 2u) << "the last one is shown to nobody";
+  EXPECT_EQ(t.media[0].begin, 0) << "the question's";
+  EXPECT_EQ(t.media[1].begin, 5);
+  ASSERT_EQ(stage.seen.size(), 2u);
+  EXPECT_EQ(stage.seen[1].size(), 2u);
 }
 
 TEST(Episodes, NeedAReplyOrAnEnd) {

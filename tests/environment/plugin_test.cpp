@@ -128,15 +128,15 @@ TEST_F(PluginEpisodes, OfASchedulerThatGoesOnInTheMessage) {
   const std::vector<int32_t> words = tokenizer->encode("2 + 2"), result = tokenizer->encode(" = 4;");
   const int32_t stop = tokenizer->eos().value_or(2);
   std::vector<std::vector<int32_t>> read;
-  const auto model = [&](const std::vector<std::vector<int32_t>>& prompts, const Sampling&) {
-    read.push_back(prompts.at(0));
+  const auto model = [&](const std::vector<Heard>& prompts, const Sampling&) {
+    read.push_back(prompts.at(0).ids);
     FinishedAnswer said;
     for (const int32_t id : words) said.tokens.push_back({.id = id, .logprob = -1});
     said.tokens.push_back({.id = stop, .logprob = -1}), said.finish = Finish::Stop;
     return std::vector<FinishedAnswer>{said};
   };
-  const auto none = [](size_t, const Json&) { return std::vector<int32_t>(); };
-  const Trajectory t = play(*environment, {{.episode = 0, .row = &row}}, {{7}}, {}, {.max_turns = 2},
+  const auto none = [](size_t, const EpisodeReply&) { return Heard(); };
+  const Trajectory t = play(*environment, {{.episode = 0, .row = &row}}, {{{7}}}, {}, {.max_turns = 2},
                             {.model = model, .question = none, .between = none, .tokenizer = *tokenizer})
                            .at(0);
   std::vector<int32_t> expected = words;

@@ -5,8 +5,12 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/base64.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/png.h"
 #include "environment/environment.h"
+#include "media/image.h"
 #include "reward/run_code.h"
 #include "tests/folder.h"
 #include "tests/refusal.h"
@@ -42,6 +46,53 @@ class Talk {
   std::unique_ptr<Environment> environment_;
   int64_t turn_ = 0;
 };
+
+TEST(Zoom, ShowsPartsOfAPicture) {
+  Picture drawn(20, 10, Rgb{255, 255, 255});
+  drawn.box(10, 5, 10, 5, {9, 8, 7});
+  const test::Folder folder;
+  const std::string file = (folder.path / "drawn.png").string();
+  write_file_atomic(file, drawn.png());
+  const Json row = {{"images", {file}}, {"solution", "dark"}};
+  Talk talk("zoom", row);
+  const auto asks = [](const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"image_zoom_in_tool\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  const EpisodeReply part = talk.says(asks("{\"bbox_2d\": [1000, 1000, 500, 500], \"label\": \"corner\"}"));
+  ASSERT_EQ(part.images.size(), 1u);
+  EXPECT_EQ(part.messages, tool_says("image_zoom_in_tool", "<image>"));
+  const std::string uri = part.images[0].get<std::string>(), begin = "data:image/png;base64,";
+  ASSERT_EQ(uri.rfind(begin, 0), 0u);
+  const Image seen = decode_image(from_base64(uri.substr(begin.size())));
+  EXPECT_EQ(std::pair(seen.width, seen.height), std::pair(int64_t{10}, int64_t{5}));
+  EXPECT_EQ(std::vector<uint8_t>(seen.rgb.begin(), seen.rgb.begin() + 3), (std::vector<uint8_t>{9, 8, 7}));
+  EXPECT_EQ(std::vector<uint8_t>(seen.rgb.end() - 3, seen.rgb.end()), (std::vector<uint8_t>{9, 8, 7}));
+  for (const char* wrong :
+       {"{\"bbox_2d\": [1, 2, 3]}", "{\"bbox_2d\": [5, 5, 5, 9]}", "{}", "{\"bbox_2d\": [0, 0, 9, 9], \"image\": 1}"}) {
+    const EpisodeReply fault = talk.says(asks(wrong));
+    EXPECT_TRUE(fault.images.empty()) << wrong;
+    EXPECT_EQ(fault.messages.at(0)["content"].get<std::string>().rfind("error: ", 0), 0u) << wrong;
+  }
+  EXPECT_EQ(talk.worth("The answer is dark"), 1);
+  const Json blind = {{"solution", "dark"}};
+  test::expect_says(test::refusal(Fault::Data, [&] { Talk none("zoom", blind); }), "the row lacks images");
+}
+
+TEST(Geo3k, SaysWhatAnAnswerWouldBeWorth) {
+  const Json row = {{"solution", "12"}};
+  Talk talk("geo3k", row);
+  const auto asks = [&](const std::string& answer) {
+    return talk.says("<tool_call>\n" + Json{{"name", "calc_geo3k_reward"}, {"arguments", {{"answer", answer}}}}.dump() +
+                     "\n</tool_call>");
+  };
+  EpisodeReply reply = asks("11");
+  EXPECT_EQ(reply.messages, tool_says("calc_geo3k_reward", "Current parsed answer='11' reward=0.0"));
+  EXPECT_EQ(reply.reward, -0.05) << "no better than nothing";
+  reply = asks("12");
+  EXPECT_EQ(reply.messages, tool_says("calc_geo3k_reward", "Current parsed answer='12' reward=1.0"));
+  EXPECT_EQ(reply.reward, 0);
+  EXPECT_EQ(talk.worth("\\boxed{12}"), 1);
+}
 
 TEST(SearchTool, FindsInAFolder) {
   const test::Folder folder;

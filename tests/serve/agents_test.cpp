@@ -45,15 +45,15 @@ class Agents : public ::testing::Test {
     const auto environment = make_environment(o, nullptr, speech);
     const Json row = {{"number", 5}};
     size_t turn = 0;
-    const auto model = [&](const std::vector<std::vector<int32_t>>& prompts, const Sampling&) {
+    const auto model = [&](const std::vector<Heard>& prompts, const Sampling&) {
       FinishedAnswer one{.finish = Finish::Stop};
       for (const int32_t id : served.tokenizer->encode(says.at(turn))) one.tokens.push_back({.id = id, .logprob = -1});
       one.tokens.push_back({.id = served.end, .logprob = -1});
       ++turn;
       return std::vector<FinishedAnswer>(prompts.size(), one);
     };
-    const auto never = [](size_t, const Json&) -> std::vector<int32_t> { throw std::logic_error("not asked for"); };
-    return play(*environment, {{0, &row, 1}, {1, &row, 2}}, {{1}, {1}}, {.temperature = 1, .max_new_tokens = 50},
+    const auto never = [](size_t, const EpisodeReply&) -> Heard { throw std::logic_error("not asked for"); };
+    return play(*environment, {{0, &row, 1}, {1, &row, 2}}, {{{1}}, {{1}}}, {.temperature = 1, .max_new_tokens = 50},
                 {.max_turns = 4, .max_new_tokens = 50},
                 {.model = model, .question = never, .between = never, .tokenizer = *served.tokenizer});
   }
@@ -82,7 +82,7 @@ print(json.dumps({"reward": 1 / len(talk)}))
   }
 }
 
-TEST_F(Agents, AnotherHistoryBeginsAnew) {
+TEST_F(Agents, ARewrittenHistoryIsAnotherConversation) {
   const auto o = options(R"(
 first = ask([user("one")])["content"]
 second = ask([user("two: " + first)], stream=False)
@@ -92,6 +92,63 @@ print(2)
     EXPECT_EQ(decoded(t.prompt), "<|im_start|>user\ntwo: a<|im_end|>\n<|im_start|>assistant\n");
     EXPECT_EQ(decoded(t.ids), "b<|im_end|>");
     EXPECT_EQ(t.reward(), 2);
+    ASSERT_EQ(t.beside.size(), 1u);
+    EXPECT_EQ(decoded(t.beside[0].prompt), "<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(decoded(t.beside[0].ids), "a<|im_end|>");
+  }
+}
+
+// What was said before stands in the prompt of the second, and is learnt in the first alone.
+TEST_F(Agents, AHistoryThatIsTakenBackBranches) {
+  const auto o = options(R"(
+talk = [user("one"), ask([user("one")])]
+third = ask(talk + [user("two")])
+other = ask(talk + [user("three")])
+print(1)
+)");
+  for (const Trajectory& t : played(o, {"a", "b", "c"})) {
+    EXPECT_EQ(decoded(t.prompt),
+              "<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+              "<|im_start|>user\nthree<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(decoded(t.ids), "c<|im_end|>");
+    ASSERT_EQ(t.beside.size(), 1u);
+    EXPECT_EQ(decoded(t.beside[0].ids),
+              "a<|im_end|>\n<|im_start|>user\ntwo<|im_end|>\n<|im_start|>assistant\nb<|im_end|>");
+  }
+}
+
+TEST_F(Agents, SubAgentsTalkBeside) {
+  const auto o = options(R"(
+talk = [user("plan")]
+talk.append(ask(talk))
+helper = [user("do " + talk[-1]["content"])]
+helper.append(ask(helper))
+helper.append(user("sure?"))
+talk.append(user("done: " + ask(helper)["content"]))
+ask(talk)
+print(0.5)
+)");
+  for (const Trajectory& t : played(o, {"a", "b", "c", "d"})) {
+    EXPECT_EQ(decoded(t.ids), "a<|im_end|>\n<|im_start|>user\ndone: c<|im_end|>\n<|im_start|>assistant\nd<|im_end|>");
+    ASSERT_EQ(t.beside.size(), 1u);
+    EXPECT_EQ(decoded(t.beside[0].prompt), "<|im_start|>user\ndo a<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(decoded(t.beside[0].ids),
+              "b<|im_end|>\n<|im_start|>user\nsure?<|im_end|>\n<|im_start|>assistant\nc<|im_end|>");
+    EXPECT_EQ(t.turns_taken(), 4u);
+    EXPECT_EQ(t.reward(), 0.5);
+  }
+}
+
+// Each answer goes to who asked for it, also where two ask at the same time and one of them leaves.
+TEST_F(Agents, SubAgentsMayAskAtTheSameTime) {
+  const auto o = options(R"(
+from concurrent.futures import ThreadPoolExecutor
+said = list(ThreadPoolExecutor(3).map(lambda n: ask([user("part %d" % n)])["content"], range(3)))
+print(len(set(said)))
+)");
+  for (const Trajectory& t : played(o, {"a", "b", "c"})) {
+    EXPECT_EQ(t.beside.size(), 2u);
+    EXPECT_EQ(t.reward(), 3);
   }
 }
 

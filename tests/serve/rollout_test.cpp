@@ -94,6 +94,24 @@ TEST(RolloutServer, AnswersByTheNewestAdapter) {
   post(*s.api, "/generate_ids/", {{"version", 2}, {"prompts", "x"}}, 400);
 }
 
+TEST(RolloutServer, TellsOfExpertsWhereItIsAsked) {
+  RolledOut s;
+  Json asked = order(0, {{5, 6}});
+  post(*s.api, "/generate_ids/", asked);
+  EXPECT_FALSE(s.engine.seen().back().tells_experts);
+  asked["routed_experts"] = true;
+  post(*s.api, "/generate_ids/", asked);
+  EXPECT_TRUE(s.engine.seen().back().tells_experts);
+
+  const FinishedAnswer answer{
+      .tokens = {{.id = 4}}, .finish = Finish::Stop, .experts = {0, 1, 127, 128, 255, 256, -1, 32767, -32768}};
+  EXPECT_EQ(answers_of_wire(parse_json(json_text(to_wire({answer})), "answers", Fault::Data)).at(0).experts,
+            answer.experts);
+  EXPECT_FALSE(to_wire({FinishedAnswer{.tokens = {{.id = 4}}}})["answers"][0].contains("routed_experts"));
+  EXPECT_THROW(experts_of_text("AAAA"), Error) << "a number and a half";
+  EXPECT_THROW(experts_of_text("?"), Error);
+}
+
 TEST(RolloutServer, PlaysWithAnEnvironment) {
   RolledOut s("guess_number");
   s.answer = "I guess 4";

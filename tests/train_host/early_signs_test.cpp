@@ -14,8 +14,13 @@ TEST(EarlySigns, AreSeenInTheirLinesAlone) {
                      {"frac_reward_zero_std", 0.5},
                      {"logps/chosen", -9},
                      {"logps/rejected", -8},
+                     {"rollout_mismatch/mean", 0.002},
+                     {"num_turns", 1.2},
+                     {"objective/kl", 3},
+                     {"completions/mean_length", 20},
                      {"completions/clipped_ratio", 0.3}};
-  for (const auto& seen : {entropy_collapsed, divergence_ran_away, answers_at_limit, chosen_like_rejected}) {
+  for (const auto& seen : {entropy_collapsed, divergence_ran_away, answers_at_limit, chosen_like_rejected,
+                           engine_disagrees, never_replied_to}) {
     EXPECT_FALSE(seen(fine));
     EXPECT_FALSE(seen(Json::object()));
     EXPECT_FALSE(seen({{"kl", nullptr}, {"entropy/mean", nullptr}}));
@@ -29,6 +34,10 @@ TEST(EarlySigns, AreSeenInTheirLinesAlone) {
   EXPECT_TRUE(entropy_collapsed(with("policy/entropy_avg", 0.01)));
   EXPECT_TRUE(divergence_ran_away(with("kl", 1.5)));
   EXPECT_FALSE(divergence_ran_away({{"kl", 40.0}})) << "of whole answers";
+  EXPECT_TRUE(divergence_ran_away(with("objective/kl", 21)));
+  EXPECT_TRUE(engine_disagrees(with("rollout_mismatch/mean", 0.2)));
+  EXPECT_TRUE(never_replied_to(with("num_turns", 1)));
+  EXPECT_FALSE(never_replied_to({{"num_turns", 1.0}, {"reward", 0.9}}));
   EXPECT_TRUE(answers_at_limit(with("completions/clipped_ratio", 0.95)));
   EXPECT_TRUE(chosen_like_rejected(with("logps/rejected", -9)));
 }

@@ -64,6 +64,9 @@ void GkdOptions::check() const {
   check_plugins(*this, {}, this);
   require(!several_turns() || lmbda > 0, Fault::Usage,
           "--environment replies to the model, which is not asked with --lmbda 0: give --lmbda 1, or leave it out");
+  require(!of_agents(), Fault::Usage,
+          "--environment agent: has the program ask what it likes, and gkd compares answers to the row's own question: "
+          "take grpo or ppo");
   require(
       !several_turns() || stop_words.empty(), Fault::Usage,
       "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "

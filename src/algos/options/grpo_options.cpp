@@ -43,6 +43,10 @@ void GrpoOptions::fields(OptionTable& v) {
   share_prefix_field(v, share_prefix);
   v("deterministic_rollout", deterministic_rollout,
     "engine and trainer give a token the same bits, in bfloat16 too; a run in which a log-probability differs ends");
+  v("router_replay_mode", router_replay_mode,
+    "R3: in a mixture of experts a token meets those experts while it is learnt from that it met while it was drawn")
+      .choices({"disabled", "R3"})
+      .noted();
   v("max_staleness", max_staleness,
     "rounds that are answered before it is their turn: by weights that are so many rounds old then; 0: by those that "
     "learn from them")
@@ -233,6 +237,12 @@ void GrpoOptions::check() const {
           "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
   require(!(brings_rows() && deterministic_rollout), Fault::Usage,
           "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
+  require(
+      !replays_experts() || !(brings_rows() || deterministic_rollout), Fault::Usage,
+      "--router_replay_mode R3 is of answers that are drawn by an engine whose routers may choose other experts than "
+      "the trainer's: leave ",
+      brings_rows() ? "--replay_rollouts, which has no engine," : "--deterministic_rollout, with which they do not,",
+      " out");
   require(!async_generate || rounds_ahead() > 0, Fault::Usage,
           "--async_generate true is --max_staleness 1, and --max_staleness 0 asks for none of it: give one of them");
   require(
@@ -266,6 +276,9 @@ void GrpoOptions::check() const {
           "--replay_rollouts rows hold one reward: --scale_rewards gdpo has nothing to normalise apart");
   require(loss_type != "real" || scale() == "none", Fault::Usage,
           "--loss_type real asks only for the sign of an advantage: --scale_rewards none");
+  require(loss_type != "real" || !of_agents(), Fault::Usage,
+          "--loss_type real tells whole answers of a group apart, and an agent's may be several conversations: take "
+          "another --loss_type");
   require(clip_cov_low < clip_cov_high, Fault::Usage, "--clip_cov_low ", clip_cov_low,
           " must be below --clip_cov_high ", clip_cov_high);
   require(!delta || *delta > 1 + upper_epsilon() || loss_type == "fipo", Fault::Usage, "--delta ", delta.value_or(0),

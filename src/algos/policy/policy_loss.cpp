@@ -36,7 +36,10 @@ at::Tensor policy_log_ratio(const PolicyTokens& t, RatioLevel level) {
 
 at::Tensor token_factors(const PolicyTokens& t, Normaliser normaliser) {
   const at::Tensor one_N = at::ones_like(t.old_N);
-  if (normaliser == Normaliser::Sequence) return one_N / t.spread(t.lengths());
+  if (normaliser == Normaliser::Sequence) {
+    const at::Tensor length_N = t.spread(t.lengths());
+    return t.share_S.defined() ? t.spread(t.share_S.to(length_N.scalar_type())) / length_N : one_N / length_N;
+  }
   if (normaliser == Normaliser::MicroBatch) return one_N / static_cast<double>(t.old_N.numel());
   return one_N;
 }

@@ -22,6 +22,7 @@ struct PolicyTokens {
   at::Tensor advantage_N;  // detached, as the former
   at::Tensor sequence_N;   // int64: which sequence, ascending
   int64_t sequences = 0;
+  at::Tensor share_S;  // of an answer in several sequences: the part of its tokens that each has; undefined: all are 1
   at::Tensor group_S;  // int64: which group; of losses that compare the answers to one prompt
   int64_t groups = 0;
   at::Tensor picked_N;  // bool: of losses that treat the highest tokens of the whole update apart
@@ -59,11 +60,11 @@ struct PolicyOptions {
 // What the sum of the tokens' losses is divided by. All counts are over the whole update and
 // all ranks, but that of MicroBatch.
 enum class Normaliser {
-  Sequence,      // mean over sequences of the means over their tokens
+  Sequence,      // mean over answers of the means over their tokens
   Tokens,        // mean over tokens
   MicroBatch,    // mean over the tokens of each micro-batch, then over micro-batches: depends on the division
-  Constant,      // sequences times the longest answer that is allowed
-  SequenceSums,  // mean over sequences of the sums over their tokens
+  Constant,      // answers times the longest one that is allowed
+  SequenceSums,  // mean over answers of the sums over their tokens
   Groups,        // mean over groups that have answers to compare
 };
 // Factors on the tokens' losses, [N], before they are summed.

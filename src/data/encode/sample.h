@@ -28,6 +28,7 @@ struct Sample {
   std::map<std::string, float> columns;
   std::map<std::string, std::vector<float>> token_columns;
   std::vector<MediaItem> media;  // in the order in which they begin
+  std::vector<int16_t> experts;  // that each token met in all mixtures (nn/expert_choices.h); empty: nobody knows
   std::string row;               // JSON of the row's columns, where an algorithm's rewards read them
 
   int64_t length() const { return static_cast<int64_t>(ids.size()); }

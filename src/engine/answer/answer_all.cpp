@@ -32,6 +32,7 @@ struct Collector {
     g.tokens.insert(g.tokens.end(), e.tokens.begin(), e.tokens.end());
     g.prompt.insert(g.prompt.end(), e.prompt.begin(), e.prompt.end());
     g.cached_tokens += e.cached_tokens;
+    g.experts.insert(g.experts.end(), e.experts.begin(), e.experts.end());
     if (!texts.empty()) texts[i].push(e);
     if (!texts.empty() && !texts[i].stop().empty()) {
       g.tokens = texts[i].tokens(), g.finish = Finish::Stop, g.at_word = true;

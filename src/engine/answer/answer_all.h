@@ -21,6 +21,7 @@ struct FinishedAnswer {
   bool at_word = false;  // ended by a stop word: the last token is part of the text
   std::string error;
   int64_t cached_tokens = 0;
+  std::vector<int16_t> experts;  // EngineEvent::experts of all events
   std::vector<int32_t> ids() const;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/base64.h"
 #include "base/error.h"
 
 namespace apus {
@@ -41,6 +42,24 @@ std::vector<int32_t> ids_of(const Json& list) {
 
 }  // namespace
 
+std::string experts_as_text(const std::vector<int16_t>& experts) {
+  std::string bytes;
+  for (const int16_t expert : experts) {
+    const auto bits = static_cast<uint16_t>(expert);
+    bytes += static_cast<char>(bits & 0xff), bytes += static_cast<char>(bits >> 8);
+  }
+  return base64(bytes);
+}
+
+std::vector<int16_t> experts_of_text(const std::string& text) {
+  const std::string bytes = from_base64(text);
+  require(bytes.size() % 2 == 0, Fault::Data, "'routed_experts' are no numbers of 16 bits");
+  std::vector<int16_t> out;
+  for (size_t i = 0; i < bytes.size(); i += 2)
+    out.push_back(static_cast<int16_t>(static_cast<uint8_t>(bytes[i]) | static_cast<uint8_t>(bytes[i + 1]) << 8));
+  return out;
+}
+
 Json to_wire(const AnswerOrder& order) {
   const Sampling& s = order.sampling;
   Json sampling = {{"max_new_tokens", s.max_new_tokens},
@@ -54,12 +73,14 @@ Json to_wire(const AnswerOrder& order) {
   return {{"version", order.version},
           {"sampling", std::move(sampling)},
           {"seeds", std::move(seeds)},
+          {"routed_experts", order.tells_experts},
           {"prompts", order.prompts}};
 }
 
 AnswerOrder order_of_wire(const Json& json) {
   AnswerOrder order;
   order.version = whole_in(json, "version");
+  order.tells_experts = json.value("routed_experts", false);
   const Json& prompts = list_in(json, "prompts");
   require(prompts.size() <= kMostPrompts, Fault::Data, "'prompts' has ", prompts.size(), " entries, at most ",
           kMostPrompts, " are possible");
@@ -102,6 +123,7 @@ Json to_wire(const std::vector<FinishedAnswer>& answers) {
                    {"logprobs", std::move(logprobs)},
                    {"versions", std::move(versions)},
                    {"finish_reason", finish}});
+    if (!answer.experts.empty()) out.back()["routed_experts"] = experts_as_text(answer.experts);
     if (!answer.error.empty()) out.back()["error"] = answer.error;
   }
   return {{"answers", std::move(out)}};
@@ -123,6 +145,7 @@ std::vector<FinishedAnswer> answers_of_wire(const Json& json) {
     }
     const std::string finish = from.value("finish_reason", "");
     answer.finish = finish == "stop" ? Finish::Stop : finish == "length" ? Finish::Length : Finish::Failed;
+    answer.experts = experts_of_text(from.value("routed_experts", ""));
     answer.error = from.value("error", "");
   }
   return out;

@@ -33,6 +33,9 @@ struct EngineEvent {
   // Once, when prompt_logprobs was asked: the prompt's tokens (first has none).
   std::vector<TokenOut> prompt;
   int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache (first event)
+  // Where the request asks: of the tokens that were read since the last event, the prompt's first, the experts that
+  // each met in all mixtures (nn/expert_choices.h), one token behind the other. The last token of all is not read.
+  std::vector<int16_t> experts;
   // Tokens guessed since the last event, and those of `tokens` that were guessed.
   int64_t drafted = 0, accepted = 0;
 };
@@ -47,6 +50,7 @@ struct EngineRequest {
   std::shared_ptr<Constraint> constraint;
   // No tokens: numbers are wanted, which the model's task reads off the last position's hidden state, or that itself.
   bool embedding = false;
+  bool tells_experts = false;                    // which its tokens met; of a mixture alone
   std::function<void(const EngineEvent&)> sink;  // called on the engine's thread; must not block
   std::function<void(const std::vector<float>&)> embedding_sink;
 };

@@ -39,6 +39,7 @@ struct AlgorithmNeeds {
   std::string one_process = {};   // a figure over rows, kept where their losses are known
   std::string ahead = {};         // the head that guesses tokens ahead is trained, too
   std::string rows_apart = {};    // rows that one process has by itself
+  std::string met_experts = {};   // which experts tokens met while they were drawn
   bool steady_rows = false;       // the engine's answers have the very bits of the trainer's (ops/steady_rows.h)
 };
 

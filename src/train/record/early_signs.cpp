@@ -34,6 +34,16 @@ constexpr Sign kSigns[] = {
     {"pairs", chosen_like_rejected,
      "chosen and rejected answers are as likely as each other, to six digits: are they the same texts, or is the whole "
      "answer cut off (--max_length)?"},
+    {"mismatch", engine_disagrees,
+     "the engine that answers and the trainer differ by more than 0.1 nats a token: are the rollout servers' weights "
+     "these, "
+     "in the same number format? --rollout_importance_sampling_mode token_truncate corrects for it; for a mixture of "
+     "experts, --router_replay_mode R3 takes the engine's experts over"},
+    {"environment", never_replied_to,
+     "every answer ended in its first turn, and the environment has never been heard: does the model write calls as "
+     "its "
+     "chat template teaches them, and is it told of the tools? A first turn that is cut is the last one, too "
+     "(--max_completion_length); look at what it says (--log_completions true)"},
 };
 
 }  // namespace
@@ -43,10 +53,11 @@ bool entropy_collapsed(const Json& line) {
   return (entropy && *entropy < 0.02) || (of_ppo && *of_ppo < 0.02);
 }
 
-// Of algorithms that compare answers of a group: elsewhere "kl" is of whole answers.
+// Algorithms that compare answers of a group tell it of a token, ppo of whole answers.
 bool divergence_ran_away(const Json& line) {
-  const auto kl = number_in(line, "kl");
-  return kl && line.contains("frac_reward_zero_std") && *kl > 1;
+  const auto kl = number_in(line, "kl"), of_ppo = number_in(line, "objective/kl"),
+             length = number_in(line, "completions/mean_length");
+  return (kl && line.contains("frac_reward_zero_std") && *kl > 1) || (of_ppo && length && *of_ppo > *length);
 }
 
 bool answers_at_limit(const Json& line) {
@@ -57,6 +68,16 @@ bool answers_at_limit(const Json& line) {
 bool chosen_like_rejected(const Json& line) {
   const auto chosen = number_in(line, "logps/chosen"), rejected = number_in(line, "logps/rejected");
   return chosen && rejected && std::fabs(*chosen - *rejected) <= 1e-6 * std::fabs(*rejected);
+}
+
+bool engine_disagrees(const Json& line) {
+  const auto mismatch = number_in(line, "rollout_mismatch/mean");
+  return mismatch && *mismatch > 0.1;
+}
+
+bool never_replied_to(const Json& line) {
+  const auto turns = number_in(line, "num_turns"), reward = number_in(line, "reward");
+  return turns && *turns <= 1 && (!reward || *reward <= 0.5);
 }
 
 std::vector<std::string> EarlySigns::see(const Json& line) {

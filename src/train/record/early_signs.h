@@ -16,6 +16,10 @@ bool entropy_collapsed(const Json& line);     // below 0.02 nats a token
 bool divergence_ran_away(const Json& line);   // more than 1 nat a token from the reference
 bool answers_at_limit(const Json& line);      // nine of ten were cut at their longest length
 bool chosen_like_rejected(const Json& line);  // both are as likely, to six digits
+bool engine_disagrees(const Json& line);      // by more than 0.1 nats a token, on average, with the trainer
+// Every answer of an environment ended in its first turn, and the mean reward is not above one half: what is right may
+// need no second one.
+bool never_replied_to(const Json& line);
 
 class EarlySigns {
  public:

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What GRPO's micro-batches carry beside their tokens.
+#pragma once
+
+#include "nn/expert_choices.h"
+#include "train/batch.h"
+
+namespace apus::grpo_column {
+
+// Columns of the tokens, each at the place whose label is the token that it is about.
+inline constexpr const char* kOld = "old_logprob";
+inline constexpr const char* kReference = "reference_logprob";
+inline constexpr const char* kEngine = "engine_logprob";
+inline constexpr const char* kTeacher = "teacher_logprob";
+inline constexpr const char* kAdvantage = "advantage";
+// Of the sequences: what each says of an answer in several conversations; not there where all are of one.
+inline constexpr const char* kShare = "share";
+
+inline bool is_in(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
+
+// For the policy, whose tokens meet what they met while they were drawn; a reference's and a teacher's meet their own.
+inline Batch with_experts(Batch batch) {
+  if (batch.expert_TW.defined()) batch.step.told_experts = std::make_shared<ExpertChoices>(batch.expert_TW);
+  return batch;
+}
+
+}  // namespace apus::grpo_column

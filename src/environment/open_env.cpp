@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "environment/open_env.h"
+
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "hub/http.h"
+#include "reward/reward.h"
+
+namespace apus {
+namespace {
+
+constexpr size_t kSessionsAtOnce = 16;  // episodes
+constexpr size_t kLettersShown = 300, kLettersTold = 2000;
+constexpr int64_t kSchemaBytes = 1 << 20;
+
+std::string bare_address(std::string address) {
+  while (!address.empty() && address.back() == '/') address.pop_back();
+  return address;
+}
+
+// The fields of an action that the model fills: what stands in every action, or has a value of its own, is left out.
+std::vector<std::string> asked_fields(const Json& schema) {
+  std::vector<std::string> all, required;
+  const Json properties = schema.value("properties", Json::object());
+  for (const auto& [name, of] : properties.items())
+    if (name != "metadata") all.push_back(name);
+  for (const Json& name : schema.value("required", Json::array()))
+    if (name.is_string() && name != "metadata") required.push_back(name.get<std::string>());
+  return required.size() == 1 || all.size() != 1 ? required : all;
+}
+
+// A field's own type, or that of the definition that it names.
+std::string type_of(const Json& schema, const Json& field) {
+  if (const auto ref = field.find("$ref"); ref != field.end() && ref->is_string()) {
+    const std::string name = ref->get<std::string>();
+    const Json definitions = schema.value("$defs", Json::object());
+    const auto found = definitions.find(name.substr(name.rfind('/') + 1));
+    return found == definitions.end() ? "" : type_of(Json::object(), *found);
+  }
+  const auto type = field.find("type");
+  return type != field.end() && type->is_string() ? type->get<std::string>() : "";
+}
+
+// The number that stands last.
+std::optional<double> last_number(const std::string& text) {
+  for (size_t end = text.size(); end > 0; --end) {
+    if (!std::isdigit(static_cast<unsigned char>(text[end - 1]))) continue;
+    size_t begin = end;
+    while (begin > 0 && (std::isdigit(static_cast<unsigned char>(text[begin - 1])) || text[begin - 1] == '.')) --begin;
+    if (begin > 0 && text[begin - 1] == '-') --begin;
+    return std::strtod(text.substr(begin, end - begin).c_str(), nullptr);
+  }
+  return std::nullopt;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_last_not_of(" \t\r\n");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+// The object that a text is, or nothing.
+Json object_in(const std::string& text) {
+  if (text.empty() || text.front() != '{') return nullptr;
+  try {
+    return parse_json(text, "an action", Fault::Data);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+bool says_something(const Json& value) {
+  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
+  return !value.empty();  // null, and what holds nothing
+}
+
+// Messages that have no role are what somebody said: one after the other.
+Json of_messages(const Json& messages) {
+  std::string said;
+  for (const Json& message : messages) {
+    if (!message.is_object() || !message.contains("content") || !message["content"].is_string()) return nullptr;
+    if (message.contains("role") && message["role"].is_string()) return messages;
+    said += (said.empty() ? "" : "\n") + message["content"].get<std::string>();
+  }
+  return said.empty() ? Json(nullptr) : user_says(said);
+}
+
+}  // namespace
+
+Json open_env_action(const Json& schema, const EpisodeTurn& turn, std::string& told) {
+  const std::string text = trimmed(turn.text);
+  const Json properties = schema.value("properties", Json::object());
+  if (Json object = object_in(text); object.is_object()) {
+    bool fits = true;
+    for (const auto& [name, value] : object.items()) fits = fits && (properties.empty() || properties.contains(name));
+    if (fits) return object;
+  }
+  const std::vector<std::string> fields = asked_fields(schema);
+  if (fields.size() == 1) {
+    const std::string type = type_of(schema, properties.value(fields[0], Json::object()));
+    if (type == "array" && fields[0] == "tokens") return {{fields[0], turn.tokens}};
+    if (type == "string" || type.empty()) return {{fields[0], text}};
+    const auto number = type == "integer" || type == "number" ? last_number(text) : std::nullopt;
+    if (number && type == "number") return {{fields[0], *number}};
+    if (number) return {{fields[0], static_cast<int64_t>(*number)}};
+  }
+  if (fields.size() == 1) {
+    told = str("Answer with a number (", fields[0], ").");
+    return nullptr;
+  }
+  told = "Answer with one JSON object and nothing else";
+  Json shown = properties;
+  shown.erase("metadata");
+  if (!shown.empty()) told += ". Its fields: " + json_text(shown).substr(0, kLettersTold);
+  return nullptr;
+}
+
+Json open_env_messages(const Json& observation) {
+  if (observation.is_string()) return user_says(observation.get<std::string>());
+  if (!observation.is_object()) return observation.is_null() ? Json::array() : user_says(json_text(observation));
+  if (const auto found = observation.find("messages"); found != observation.end() && found->is_array())
+    if (Json messages = of_messages(*found); !messages.is_null()) return messages;
+  for (const char* name : {"text", "message", "content", "question", "prompt"})
+    if (const auto found = observation.find(name); found != observation.end() && found->is_string())
+      if (!found->get_ref<const std::string&>().empty()) return user_says(found->get<std::string>());
+  Json rest = Json::object();
+  for (const auto& [name, value] : observation.items())
+    if (says_something(value)) rest[name] = value;
+  if (rest.empty()) return Json::array();
+  if (rest.size() == 1 && rest.begin()->is_string()) return user_says(rest.begin()->get<std::string>());
+  return user_says(json_text(rest));
+}
+
+OpenEnv::OpenEnv(std::string address, const EnvironmentOptions& options)
+    : address_(bare_address(std::move(address))),
+      timeout_(options.environment_timeout),
+      skips_(options.environment_failure == "skip") {}
+
+void OpenEnv::learn_actions() {
+  if (action_) return;
+  HttpRequest request{.url = address_ + "/schema"};
+  request.body_limit = kSchemaBytes, request.most_seconds = static_cast<int64_t>(std::ceil(timeout_));
+  const HttpReply reply = http_request(request);
+  require(reply.status != 0, Fault::Data, "the environment ", address_, " cannot be reached: ", reply.error);
+  require(reply.status == 200, Fault::Data, "the environment ", address_, " says ", reply.status,
+          " to GET /schema, which servers of OpenEnv answer: is this one?");
+  const Json schema = parse_json(reply.body, "what " + request.url + " sent", Fault::Data);
+  require(schema.is_object() && schema.contains("action") && schema["action"].is_object(), Fault::Data, "what ",
+          request.url, " sent has no 'action', the JSON schema of an action");
+  action_ = schema["action"];
+}
+
+Json OpenEnv::asked(WebSocket& session, const Json& message, std::string* code) const {
+  Json reply;
+  try {
+    session.send(json_text(message));
+    reply = parse_json(session.receive(timeout_), "what the environment " + address_ + " sent", Fault::Data);
+  } catch (const Error& error) {
+    fail(Fault::Data, "the environment ", error.what(), " (--environment_timeout ", timeout_, ")");
+  }
+  const std::string type = reply.is_object() ? reply.value("type", "") : "";
+  const Json data = reply.is_object() ? reply.value("data", Json::object()) : Json::object();
+  if (type == "observation" && data.is_object()) return data;
+  require(type == "error" && data.is_object(), Fault::Data, "the environment ", address_, " sent ",
+          json_text(reply).substr(0, kLettersShown), ", and no observation");
+  const std::string named = data.value("code", "");
+  if (code) *code = named;
+  if (code && named == "VALIDATION_ERROR") return data;
+  fail(Fault::Data, "the environment ", address_,
+       " says: ", data.value("message", json_text(data)).substr(0, kLettersShown),
+       named == "CAPACITY_REACHED" ? ". Start it with room for all answers of a round (max_concurrent_envs)" : "");
+}
+
+template <class Of, class Ask>
+std::vector<EpisodeReply> OpenEnv::all(const std::vector<Of>& of, const Ask& ask) {
+  std::vector<EpisodeReply> out(of.size());
+  in_parallel(of.size(), kSessionsAtOnce, [&](size_t i) {
+    try {
+      out[i] = ask(of[i]);
+    } catch (const Error& error) {
+      if (!skips_ || (error.at.fault != Fault::Data && error.at.fault != Fault::Io)) throw;
+      out[i] = {.done = true, .failure = error.what()};
+    }
+  });
+  int64_t failed = 0;
+  const EpisodeReply* first = nullptr;
+  for (const EpisodeReply& reply : out)
+    if (!reply.failure.empty() && failed++ == 0) first = &reply;
+  if (first) log_warning(first->failure, " (--environment_failure skip: ", failed, " answers end here)");
+  return out;
+}
+
+void OpenEnv::close() {
+  for (const auto& [episode, session] : sessions_) try {
+      if (session) session->send(json_text(Json{{"type", "close"}}));
+    } catch (const Error&) {
+      continue;  // it is gone
+    }
+  sessions_.clear();
+}
+
+std::vector<EpisodeReply> OpenEnv::reset(const std::vector<EpisodeStart>& starts) {
+  learn_actions();
+  for (const EpisodeStart& start : starts) sessions_[start.episode] = nullptr;
+  return all(starts, [&](const EpisodeStart& start) {
+    std::unique_ptr<WebSocket>& session = sessions_.at(start.episode);
+    session = std::make_unique<WebSocket>(address_ + "/ws", timeout_);
+    return begin(*session, start);
+  });
+}
+
+std::vector<EpisodeReply> OpenEnv::step(const std::vector<EpisodeTurn>& turns) {
+  return all(turns, [&](const EpisodeTurn& turn) { return after(*sessions_.at(turn.episode), turn); });
+}
+
+namespace {
+EpisodeReply reply_of(const Json& data) {
+  EpisodeReply reply;
+  reply.messages = open_env_messages(data.value("observation", Json()));
+  const Json reward = data.value("reward", Json());
+  if (reward.is_number()) reply.reward = reward.get<double>();
+  if (reward.is_boolean()) reply.reward = reward.get<bool>();
+  require(std::isfinite(reply.reward), Fault::Data, "the environment gave a reward that is no number");
+  const Json done = data.value("done", Json());
+  reply.done = done.is_boolean() && done.get<bool>();
+  return reply;
+}
+}  // namespace
+
+// The row's columns are arguments of reset(), which the server takes as far as the environment knows them. A row's
+// system message stays in front of what the environment says first.
+EpisodeReply OpenEnv::begin(WebSocket& session, const EpisodeStart& start) const {
+  Json arguments = *start.row;
+  for (const char* name : {"messages", "tools"}) arguments.erase(name);
+  arguments["seed"] = static_cast<int64_t>(start.seed >> 33);
+  EpisodeReply reply = reply_of(asked(session, {{"type", "reset"}, {"data", std::move(arguments)}}));
+  require(!reply.done, Fault::Data, "the environment ", address_, " has done before the model has said anything");
+  reply.reward = 0;
+  const Json* messages = column(*start.row, {"messages"});
+  if (!reply.messages.empty() && messages && messages->is_array() && !messages->empty() &&
+      messages->front().value("role", "") == "system" && reply.messages.front().value("role", "") != "system")
+    reply.messages.insert(reply.messages.begin(), messages->front());
+  return reply;
+}
+
+EpisodeReply OpenEnv::after(WebSocket& session, const EpisodeTurn& turn) const {
+  std::string told, code;
+  const Json action = open_env_action(*action_, turn, told);
+  if (action.is_null()) return {.messages = user_says(told)};
+  const Json data = asked(session, {{"type", "step"}, {"data", action}}, &code);
+  if (code == "VALIDATION_ERROR")
+    return {.messages =
+                user_says("This is no action: " + json_text(data.value("errors", data)).substr(0, kLettersTold))};
+  EpisodeReply reply = reply_of(data);
+  if (!reply.done && reply.messages.empty()) reply.messages = user_says("Go on.");
+  return reply;
+}
+
+}  // namespace apus

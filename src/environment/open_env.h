@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// An environment of OpenEnv (meta-pytorch): `--environment openenv:http://HOST:PORT`. Its server keeps an episode for
+// as long as a WebSocket at /ws is open: {"type": "reset", "data"} and {"type": "step", "data": an action}, both
+// answered with {"type": "observation", "data": {"observation", "reward", "done"}}. GET /schema tells what an action
+// is.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "environment/environment.h"
+#include "hub/web_socket.h"
+
+namespace apus {
+
+// What a turn of the model is to an environment with such actions (a JSON schema): the object that it wrote, or its
+// text, its number or its tokens as the one field that an action has. Null, with what to tell the model: none.
+Json open_env_action(const Json& schema, const EpisodeTurn& turn, std::string& told);
+// What the model is told of an observation: its messages, a text, or all of it as JSON; empty: nothing.
+Json open_env_messages(const Json& observation);
+
+class OpenEnv final : public Environment {
+ public:
+  OpenEnv(std::string address, const EnvironmentOptions& options);
+  std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override;
+  std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override;
+  void close() override;
+
+ private:
+  void learn_actions();
+  EpisodeReply begin(WebSocket& session, const EpisodeStart& start) const;
+  EpisodeReply after(WebSocket& session, const EpisodeTurn& turn) const;
+  // What came, or Fault::Data with the words of an error; `code`: of one that it said itself.
+  Json asked(WebSocket& session, const Json& message, std::string* code = nullptr) const;
+  template <class Of, class Ask>
+  std::vector<EpisodeReply> all(const std::vector<Of>& of, const Ask& ask);
+
+  const std::string address_;
+  const double timeout_;  // seconds
+  const bool skips_;
+  std::optional<Json> action_;  // schema; absent: not asked yet
+  std::map<int64_t, std::unique_ptr<WebSocket>> sessions_;
+};
+
+}  // namespace apus
