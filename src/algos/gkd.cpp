@@ -50,15 +50,28 @@ ops::HeadDivergence told_divergence(const ops::HeadFactors& factors, const std::
   return ops::head_divergence_of_likely(factors, batch.label_T, id_Nk.to(device), logprob_Nk.to(device), rule, share);
 }
 
-// The same answer behind another beginning. What the environment said in it is read, and not compared.
-Sample answered(const Sample& asked, const std::vector<int32_t>& answer, const std::vector<uint8_t>& own) {
+// What an answer stands behind: `asked` up to its own answer.
+Sample question_of(const Sample& asked) {
   Sample out;
   const size_t begin = answer_begin(asked);
   out.ids.assign(asked.ids.begin(), asked.ids.begin() + static_cast<long>(begin));
+  out.media = media_before(asked, begin);
+  return out;
+}
+
+// The same answer behind a question. What the environment said in it is read, and not compared; its pictures come along
+// from behind `prompt` tokens, where they were shown.
+Sample answered(Sample out, const std::vector<int32_t>& answer, const std::vector<uint8_t>& own,
+                const std::vector<MediaItem>& media, size_t prompt) {
+  const size_t begin = out.ids.size();
   out.trained.assign(begin, 0), out.trained.resize(begin + answer.size(), 1);
   std::copy(own.begin(), own.end(), out.trained.begin() + static_cast<long>(begin));
   out.ids.insert(out.ids.end(), answer.begin(), answer.end());
-  out.media = media_before(asked, begin);
+  for (MediaItem item : media) {
+    if (item.begin < static_cast<int64_t>(prompt)) continue;
+    item.begin += static_cast<int64_t>(begin) - static_cast<int64_t>(prompt);
+    out.media.push_back(std::move(item));
+  }
   out.columns[kRolled] = 1;
   return out;
 }
@@ -206,14 +219,17 @@ std::vector<Gkd::Said> Gkd::said_to(Actors& actors, const std::vector<const Samp
   const auto say = [&](std::vector<Answer> answers) {
     for (Answer& answer : answers) {
       const std::string text = tokenizer_->decode(answer.ids, true);
-      out.push_back({std::move(answer.ids), std::move(answer.own), answer.cut, text});
+      out.push_back({std::move(answer.ids), std::move(answer.own), answer.cut, text, std::move(answer.prompt),
+                     std::move(answer.media)});
     }
   };
   if (rounds_ && by_policy) {
     Samples questions;
     for (size_t i = 0; i < asked.size(); ++i)
-      questions.push_back(
-          {.ids = prompts[i], .trained = std::vector<uint8_t>(prompts[i].size()), .row = asked[i]->row});
+      questions.push_back({.ids = prompts[i],
+                           .trained = std::vector<uint8_t>(prompts[i].size()),
+                           .media = media[i],
+                           .row = asked[i]->row});
     say(rounds_->ask(actors, questions, true).answers);
     return out;
   }
@@ -268,7 +284,10 @@ void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bo
         }
       }
       const bool grouped = sample.grouped;
-      sample = answered(sample, said->ids, said->own);
+      Sample question = question_of(sample);
+      if (!grouped && !said->prompt.empty())
+        question.ids = said->prompt, question.media = media_before({.media = said->media}, said->prompt.size());
+      sample = answered(std::move(question), said->ids, said->own, said->media, said->prompt.size());
       sample.grouped = grouped;
     }
   }

@@ -33,6 +33,9 @@ class Gkd final : public Algorithm {
     std::vector<uint8_t> own;
     bool cut = false;
     std::string text;
+    // Of several turns: what the environment asked, and all pictures. Empty: the row's own question.
+    std::vector<int32_t> prompt = {};
+    std::vector<MediaItem> media = {};
   };
   std::vector<Said> said_to(Actors& actors, const std::vector<const Sample*>& asked, Rollout& engine, bool by_policy);
   Reference teacher(const Actors& actors) const;

@@ -193,12 +193,17 @@ std::vector<EpisodeReply> OpenEnv::all(const std::vector<Of>& of, const Ask& ask
 }
 
 void OpenEnv::close() {
-  for (const auto& [episode, session] : sessions_) try {
-      if (session) session->send(json_text(Json{{"type", "close"}}));
-    } catch (const Error&) {
-      continue;  // it is gone
-    }
+  std::vector<std::unique_ptr<WebSocket>> open;
+  for (auto& [episode, session] : sessions_)
+    if (session) open.push_back(std::move(session));
   sessions_.clear();
+  in_parallel(open.size(), kSessionsAtOnce, [&](size_t i) {
+    try {
+      open[i]->send(json_text(Json{{"type", "close"}}));
+    } catch (const Error&) {  // it is gone
+    }
+    open[i].reset();
+  });
 }
 
 std::vector<EpisodeReply> OpenEnv::reset(const std::vector<EpisodeStart>& starts) {

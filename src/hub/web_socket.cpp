@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMostBytes = 16 << 20;  // of a message
 constexpr size_t kMostHead = 64 << 10;
+constexpr double kGoodbye = 0.5;  // seconds that the other side has for its own
 enum Kind { kGoesOn = 0, kText = 1, kBinary = 2, kClose = 8, kPing = 9, kPong = 10 };
 
 std::string random_bytes(size_t count) {
@@ -146,7 +147,8 @@ WebSocket::WebSocket(const std::string& url, double seconds) : connection_(std::
 
 WebSocket::~WebSocket() {
   try {
-    connection_->write(web_socket_frame(kClose, "", random_bytes(4)), 1);
+    connection_->write(web_socket_frame(kClose, "", random_bytes(4)), kGoodbye);
+    while (connection_->next(kGoodbye).kind != kClose) continue;
   } catch (const Error&) {
     return;  // the other side is gone
   }

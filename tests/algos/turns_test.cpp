@@ -165,7 +165,9 @@ TEST(Turns, EachConversationIsLearntAndTheAnswerCountsOnce) {
     EXPECT_GT(sequences, 4) << "four answers, of which two branch";
     EXPECT_NEAR(counted, loss_type == "grpo" ? 4 : loss_type == "dr_grpo" ? 4 * 8 : tokens, 1e-4);
     EXPECT_EQ(good, sequences - 2) << "each conversation has the advantage of its answer";
-    if (loss_type == "grpo") EXPECT_NEAR(weight, 0, 1e-4) << "advantages of a group are 0 in sum, however it branched";
+    if (loss_type == "grpo") {
+      EXPECT_NEAR(weight, 0, 1e-4) << "advantages of a group are 0 in sum, however it branched";
+    }
   }
 }
 

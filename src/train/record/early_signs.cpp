@@ -53,7 +53,7 @@ bool entropy_collapsed(const Json& line) {
   return (entropy && *entropy < 0.02) || (of_ppo && *of_ppo < 0.02);
 }
 
-// Algorithms that compare answers of a group tell it of a token, ppo of whole answers.
+// Algorithms that compare answers of a group tell it of a token, others of whole answers.
 bool divergence_ran_away(const Json& line) {
   const auto kl = number_in(line, "kl"), of_ppo = number_in(line, "objective/kl"),
              length = number_in(line, "completions/mean_length");
