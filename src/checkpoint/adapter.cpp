@@ -216,8 +216,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
             "--target_modules, or use --deepspeed zero2");
     if (taken) layer.put_weight(weight.data.clone());
     const at::Tensor part = weight.data;
-    // For the lengths of its rows, or for rows to begin with.
-    if (cut && (delta.looks_at_weight() || delta.prompt_words() > 0)) weight.data = gathered(weight, model.mesh());
+    if (cut && delta.looks_at_weight()) weight.data = gathered(weight, model.mesh());  // for the lengths of its rows
     delta.begin(layer, adapter.config.init, seed, factor_options(layer, model, wide));
     if (cut) weight.data = part;
     delta.visit([&](const std::string&, Param& p) {  // alike on all ranks, which keep their parts
