@@ -251,6 +251,7 @@ AdapterAbilities adapter_abilities(const std::string& tuner_type) {
   return {.cut = tuner_type == "lora" || tuner_type == "ln_tuning" || tuner_type == "full" || tuner_type == "llamapro",
           .answers = tuner_type != "adapter" && tuner_type != "prompt_tuning",
           .slices = tuner_type != "adalora",
+          .merges = tuner_type != "adapter" && tuner_type != "prompt_tuning",
           .own_words = tuner_type == "prompt_tuning"};
 }
 

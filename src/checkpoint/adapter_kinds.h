@@ -75,6 +75,7 @@ struct AdapterAbilities {
   bool cut = true;          // processes can share out its factors as they do the weights
   bool answers = true;      // the engine can draw answers with it
   bool slices = true;       // a process can update rows of a factor by themselves
+  bool merges = true;       // its change can be folded into the weights
   bool own_words = false;   // it puts words of its own before every text
   bool whole_rows = false;  // attention is changed while it is trained, and sees whole rows and all heads
 };

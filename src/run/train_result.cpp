@@ -21,7 +21,8 @@ void say_next(const TrainRun& o, const std::string& checkpoint) {
   const std::string flag = o.tuner.lora() ? " --adapters " : " --model ";
   log_info("next: apus infer", flag, checkpoint, rows);
   log_info("next: apus deploy", flag, checkpoint);
-  if (o.tuner.lora()) log_info("next: apus merge-lora --adapters ", checkpoint);
+  if (o.tuner.lora() && adapter_abilities(o.tuner.tuner_type).merges)
+    log_info("next: apus merge-lora --adapters ", checkpoint);
   if (!o.tuner.lora() && words) log_info("next: apus export --model ", checkpoint, " --to_gguf q4_k_m");
 }
 

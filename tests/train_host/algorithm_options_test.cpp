@@ -139,6 +139,7 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "decoder_first_pipeline_num_layers",
                                                      "decoder_last_pipeline_num_layers",
                                                      "pipeline_model_parallel_layout",
+                                                     "virtual_pipeline_model_parallel_size",
                                                      "lr_scheduler_type",
                                                      "lr_scheduler_kwargs",
                                                      "warmup_steps",
