@@ -288,7 +288,7 @@ at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& uncertain
 
 Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
-  if (batch.expert_TW.defined()) batch.step.told_experts = std::make_shared<ExpertChoices>(batch.expert_TW);
+  grpo_column::tell_experts(batch);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0;
   const ops::HeadLogprob head = label_head(actors.policy, actors.policy.head_factors(hidden_TD, batch.step),

@@ -24,12 +24,7 @@ std::string shown_value(double value) {
 
 class Calculator final : public Episode {
  public:
-  Calculator(const Json& row, uint64_t) {
-    const Json* solution = column(row, {"solution", "answer", "ground_truth"});
-    require(solution, Fault::Data, "calculator compares answers with the column 'solution', and the row has none: ",
-            json_text(row).substr(0, 200));
-    solution_ = column_text(*solution);
-  }
+  Calculator(const Json& row, uint64_t) { solution_ = solution_of(row, "calculator"); }
   static Json tools() {
     return Json::parse(R"([{"type": "function", "function": {"name": "calculator",
       "description": "the value of an expression, e.g. (3 + 4) * 12",

@@ -178,4 +178,11 @@ const Json* column(const Json& row, std::initializer_list<const char*> names) {
 
 std::string column_text(const Json& value) { return value.is_string() ? value.get<std::string>() : json_text(value); }
 
+std::string solution_of(const Json& row, const char* environment) {
+  const Json* solution = column(row, {"solution", "answer", "ground_truth"});
+  require(solution, Fault::Data, environment,
+          " compares answers with the column 'solution', and the row has none: ", json_text(row).substr(0, 200));
+  return column_text(*solution);
+}
+
 }  // namespace apus

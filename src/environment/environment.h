@@ -128,5 +128,7 @@ Json user_says(const std::string& text);                                        
 Json tool_says(const std::string& name, const std::string& text);               // [{"role": "tool", ...}]
 const Json* column(const Json& row, std::initializer_list<const char*> names);  // the first that is there and not null
 std::string column_text(const Json& value);                                     // a string as it is, else as JSON
+// What answers of this environment are compared with; Fault::Data where the row has none.
+std::string solution_of(const Json& row, const char* environment);
 
 }  // namespace apus

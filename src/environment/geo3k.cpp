@@ -17,12 +17,7 @@ constexpr double kNoBetter = -0.05;
 
 class Geo3k final : public Episode {
  public:
-  Geo3k(const Json& row, uint64_t) {
-    const Json* solution = column(row, {"solution", "answer", "ground_truth"});
-    require(solution, Fault::Data,
-            "geo3k compares answers with the column 'solution', and the row has none: ", json_text(row).substr(0, 200));
-    solution_ = column_text(*solution);
-  }
+  Geo3k(const Json& row, uint64_t) { solution_ = solution_of(row, "geo3k"); }
   static Json tools() {
     return Json::parse(R"([{"type": "function", "function": {"name": "calc_geo3k_reward",
       "description": "what an answer would be worth: 1.0 when it is right, else 0.0",

@@ -10,12 +10,7 @@ namespace {
 
 class SecondTry final : public Episode {
  public:
-  SecondTry(const Json& row, uint64_t) {
-    const Json* solution = column(row, {"solution", "answer", "ground_truth"});
-    require(solution, Fault::Data, "second_try compares answers with the column 'solution', and the row has none: ",
-            json_text(row).substr(0, 200));
-    solution_ = column_text(*solution);
-  }
+  SecondTry(const Json& row, uint64_t) { solution_ = solution_of(row, "second_try"); }
   static Json tools() { return nullptr; }
   EpisodeReply step(const EpisodeTurn& turn) override {
     if (same_math_answer(turn.text, solution_)) return {.reward = turn.turn == 0 ? 1 : 0.5, .done = true};
