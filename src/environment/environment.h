@@ -120,8 +120,7 @@ std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
 std::string environment_shown(const std::string& name);  // as logs call it: a program by its file
 
 // A reply as programs and services write it: {"observation": text, or a list of messages, or {"messages"}, or
-// {"text"}; "images"; "observation_ids"; "continuation"; "reward"; "done"}. `where` begins the message of an error
-// (Fault::Data).
+// {"text"}; "images"; "observation_ids"; "continuation"; "reward"; "done"}. `where` begins an error (Fault::Data).
 EpisodeReply read_reply(const Json& reply, const std::string& where);
 
 Json user_says(const std::string& text);                                        // [{"role": "user", ...}]

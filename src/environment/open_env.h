@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An environment of OpenEnv (meta-pytorch): `--environment openenv:http://HOST:PORT`. Its server keeps an episode for
 // as long as a WebSocket at /ws is open: {"type": "reset", "data"} and {"type": "step", "data": an action}, both
-// answered with {"type": "observation", "data": {"observation", "reward", "done"}}. GET /schema tells what an action
-// is.
+// answered with {"type": "observation", "data": {"observation", "reward", "done"}}. GET /schema tells of actions.
 #pragma once
 
 #include <map>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's side of WebSocket (RFC 6455), over libcurl: one text message at a time, each way. For one thread at a
-// time.
+// A client's side of WebSocket (RFC 6455), over libcurl: one text message at a time, each way. For one thread.
 #pragma once
 
 #include <memory>

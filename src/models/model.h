@@ -75,8 +75,7 @@ class Model : public Module {
   virtual const GuessHead* guess_head() const { return nullptr; }
   virtual std::string guess_head_name() const { return ""; }
 
-  // How many experts a token meets in all layers, where that can be written down and told (nn/expert_choices.h); 0: it
-  // cannot.
+  // How many experts a token meets in all layers, where that can be told (nn/expert_choices.h); 0: it cannot.
   virtual int64_t experts_met() const { return 0; }
 
   virtual Head head_kind() const { return Head::Vocab; }

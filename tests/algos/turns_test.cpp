@@ -31,8 +31,7 @@ class TwoTurns final : public Episode {
 };
 const RegisterEnvironment<TwoTurns> two_turns("test two turns");
 
-// The second of two episodes begins another conversation behind its first turn, and the first goes on in the one it
-// has.
+// The second of two episodes begins another conversation behind its first turn, and the first goes on in its own.
 class Branches final : public Episode {
  public:
   Branches(const Json&, uint64_t) : branches_(made++ % 2 == 1) {}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised weights as this device keeps them: codes of four, six or eight bits in the order in which products read
-// them.
+// Quantised weights as this device keeps them: codes of four, six or eight bits in the order of products.
 #pragma once
 
 #include <ATen/core/Tensor.h>
