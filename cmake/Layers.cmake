@@ -57,13 +57,13 @@ list(TRANSFORM APUS_HOST_FILES PREPEND ${CMAKE_SOURCE_DIR}/src/ OUTPUT_VARIABLE 
 
 include(EmbedAssets)
 apus_embed_assets(embedded_assets)
-# What is done once a run or once a request, not for each byte or token: a third less to compile at -O1.
+# What is done once a run or once a request, not for each byte or token.
 set(unhurried ${host_sources} ${host_extra})
 list(FILTER unhurried INCLUDE REGEX "/src/(abilities|algos|checkpoint|cli|doctor|environment|hub|models|parallel|plan|reward|serve|train)/")
 list(REMOVE_ITEM host_sources ${unhurried})
 list(REMOVE_ITEM host_extra ${unhurried})
 add_library(apus_unhurried OBJECT ${unhurried})
-target_compile_options(apus_unhurried PRIVATE $<$<CONFIG:Release>:-O1>)
+target_compile_options(apus_unhurried PRIVATE $<$<CONFIG:Release>:${APUS_UNHURRIED}>)
 add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})
 target_sources(apus_host INTERFACE $<TARGET_OBJECTS:apus_unhurried>)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES

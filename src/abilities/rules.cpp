@@ -204,8 +204,9 @@ class Rules {
            ", which draws answers with the adapter: use --tuner_type lora");
     refuse(kind_.own_words && !draws() && c_.algorithm->cached_rows != "texts", "--tuner_type ", c_.tuner,
            " is not available for ", c_.asked, ", only for apus sft and pt: use --tuner_type lora");
-    refuse(kind_.own_words && c_.model && !c_.model->takes_no_prompt.empty(), "--tuner_type ", c_.tuner,
-           " is not available for ", type(), " models: ", c_.model->takes_no_prompt, ". Use --tuner_type lora");
+    const std::string no_prompt = c_.model ? c_.model->takes_no_prompt : "";
+    refuse(kind_.own_words && !no_prompt.empty(), "--tuner_type ", c_.tuner, " is not available for ", type(),
+           " models: ", no_prompt, ". Use --tuner_type lora");
     refuse(kind_.own_words && (c_.generates || c_.benchmarks), "--tuner_type ", c_.tuner, " goes without ",
            c_.generates ? "--predict_with_generate" : "--eval_dataset",
            ": ask the checkpoints with apus infer or apus eval");
