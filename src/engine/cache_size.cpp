@@ -38,9 +38,7 @@ std::vector<std::pair<at::Device, std::vector<int64_t>>> cache_devices(const Mod
 
 // What these layers keep of a picture (ModelShape::picture_rows).
 int64_t bytes_per_picture(const ModelShape& shape, const std::vector<int64_t>& layers, int64_t element) {
-  const auto reads = [&](int64_t layer) {
-    return shape.picture_rows > 0 && shape.cached[static_cast<size_t>(layer)].heads == 0;
-  };
+  const auto reads = [&](int64_t layer) { return shape.reads_pictures(layer); };
   return 2 * std::count_if(layers.begin(), layers.end(), reads) * shape.picture_rows * shape.kv_heads * shape.head_dim *
          element;
 }

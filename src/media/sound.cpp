@@ -180,6 +180,31 @@ std::vector<float> resampled(const std::vector<float>& samples, int64_t from, in
   return out;
 }
 
+std::vector<std::vector<float>> cut_where_quiet(const std::vector<float>& samples, int64_t most) {
+  constexpr int64_t kPart = kSoundRate / 50, kQuiet = 10 * kPart;  // a fifth of a second of silence ends a sentence
+  std::vector<std::vector<float>> pieces;
+  int64_t begin = 0;
+  const auto count = std::ssize(samples);
+  const auto loudness = [&](int64_t from) {
+    double sum = 0;
+    for (int64_t i = from; i < std::min(from + kQuiet, count); ++i) {
+      const double sample = samples[static_cast<size_t>(i)];
+      sum += sample * sample;
+    }
+    return sum;
+  };
+  while (count - begin > most) {
+    int64_t end = begin + most;
+    double least = INFINITY;
+    for (int64_t at = begin + most - most / 5; at + kQuiet <= begin + most; at += kPart)
+      if (const double loud = loudness(at); loud < least) least = loud, end = at + kQuiet / 2;
+    pieces.emplace_back(samples.begin() + begin, samples.begin() + end);
+    begin = end;
+  }
+  pieces.emplace_back(samples.begin() + begin, samples.end());
+  return pieces;
+}
+
 std::vector<double> mel_filters(int64_t mels, int64_t rate, int64_t points) {
   const int64_t bins = points / 2 + 1;
   std::vector<double> edges(static_cast<size_t>(mels + 2)), out(static_cast<size_t>(bins * mels));

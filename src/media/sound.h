@@ -18,6 +18,10 @@ std::vector<float> decode_sound(std::string_view bytes, int64_t rate = kSoundRat
 // Another rate, by a windowed sinc that leaves out what the lower of the two rates cannot carry.
 std::vector<float> resampled(const std::vector<float>& samples, int64_t from, int64_t to);
 
+// Pieces of at most so many samples, one behind the other: each but the last ends where the last fifth of what it could
+// be is quietest.
+std::vector<std::vector<float>> cut_where_quiet(const std::vector<float>& samples, int64_t most);
+
 // Whisper's log-mel spectrogram [mels, frames], one frame for every 160 samples. `padded` > samples: zeros behind the
 // sound up to there count for its last frames, and a begun frame counts as one; else the sound is mirrored at its ends.
 std::vector<float> log_mel(const std::vector<float>& samples, int64_t mels, int64_t padded, int64_t& frames);

@@ -81,6 +81,10 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
   if (spec.looks_at_pictures(index))
     gates_ = std::make_unique<Gates>(
         Gates{param(spec.pictures->attention_gate, {1}), param(spec.pictures->feed_forward_gate, {1})});
+  if (const auto& sound = spec.sound) {
+    before_sound_ = norm(sound->norm, spec);
+    sound_ = &adopt(sound->attention, make_sound_attention(spec, index));
+  }
   if (spec.scaled_layers) {
     scale_ = &param("layer_scalar", {1});
     scale_->statistic = true, scale_->trainable = false;
@@ -138,6 +142,14 @@ at::Tensor DecoderLayer::with_pictures(const at::Tensor& x_TD, const Step& s) co
   return x_TD + with_gates(x_TD.narrow(0, 0, 1), s).sum() * 0;
 }
 
+at::Tensor DecoderLayer::with_sound(const at::Tensor& x_TD, const Step& s) const {
+  const at::Tensor sum_TD = x_TD + mixed((*before_attention_)(x_TD), s);
+  const auto heard = [&](const at::Tensor& x) { return (*sound_)((*before_sound_)(x), s); };
+  at::Tensor read_TD = sum_TD;
+  if (s.pictures) read_TD = sum_TD + (s.pictures->idle ? heard(sum_TD.narrow(0, 0, 1)).sum() * 0 : heard(sum_TD));
+  return read_TD + (*feed_forward_)((*before_feed_forward_)(read_TD), s);
+}
+
 // What the layer is given, opened by a gate that reads x.
 at::Tensor DecoderLayer::own_input(const at::Tensor& x_TD, const Step& s) const {
   const at::Tensor own_TP = s.beside->of_layer_TLP.select(1, index_).to(x_TD.device());
@@ -166,6 +178,7 @@ at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const
 
 at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) const {
   if (gates_) return with_pictures(x_TD, s);
+  if (sound_) return with_sound(x_TD, s);
   if (norms_sums_) return with_norms_of_sums(x_TD, s);
   if (sums_) return with_normed_sums(x_TD, s);
   if (mixer_streams_) return with_streams(x_TD, s);

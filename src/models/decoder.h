@@ -36,6 +36,7 @@ class DecoderLayer : public Module {
   at::Tensor with_altup(const at::Tensor& x_TW, const Step& s) const;
   at::Tensor with_gates(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_pictures(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_sound(const at::Tensor& x_TD, const Step& s) const;
   const bool parallel_, norms_sums_;
   const double branch_scale_;
   // Of the mixer and of the feed-forward.
@@ -72,6 +73,9 @@ class DecoderLayer : public Module {
     Param &attention, &feed_forward;
   };
   std::unique_ptr<Gates> gates_;
+  // Of a layer that looks at a sound besides (SoundReading).
+  Norm* before_sound_ = nullptr;
+  Mixer* sound_ = nullptr;
   const int64_t index_;
   const Activation act_;
   Param* scale_ = nullptr;
@@ -82,9 +86,9 @@ class Decoder : public Model {
   explicit Decoder(DecoderSpec spec);
   const ModelShape& shape() const override { return spec_.shape; }
   void begin(Step& s) const override;
-  // Not where the host chooses which tokens are looked at, by how many there are, or which pictures.
+  // Not where the host chooses which tokens are looked at, by how many there are, or which pictures or sounds.
   bool steps_are_alike() const override {
-    return !spec_.pooled && !spec_.pictures && (!spec_.latent || spec_.latent->index.heads == 0);
+    return !spec_.pooled && !spec_.pictures && !spec_.sound && (!spec_.latent || spec_.latent->index.heads == 0);
   }
   int64_t experts_met() const override;
   int64_t short_context() const override;

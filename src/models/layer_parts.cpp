@@ -142,4 +142,15 @@ std::unique_ptr<Mixer> make_attention(const DecoderSpec& spec, int64_t index) {
   return std::make_unique<Attention>(attention_spec(spec, index));
 }
 
+std::unique_ptr<Mixer> make_sound_attention(const DecoderSpec& spec, int64_t index) {
+  return std::make_unique<PictureAttention>(PictureAttention::Spec{.layer = index,
+                                                                   .hidden = spec.shape.hidden,
+                                                                   .heads = spec.shape.heads,
+                                                                   .kv_heads = spec.shape.kv_heads,
+                                                                   .head_dim = spec.shape.head_dim,
+                                                                   .layers = spec.shape.layers,
+                                                                   .bias = true,
+                                                                   .out_name = "out_proj"});
+}
+
 }  // namespace apus

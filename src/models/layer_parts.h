@@ -20,5 +20,7 @@ int64_t experts_met_before(const DecoderSpec& spec, int64_t layer);
 std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer);
 std::string block_name(const DecoderSpec& spec, int64_t layer);
 std::unique_ptr<Mixer> make_attention(const DecoderSpec& spec, int64_t layer);
+// To the sound (DecoderSpec::sound).
+std::unique_ptr<Mixer> make_sound_attention(const DecoderSpec& spec, int64_t layer);
 
 }  // namespace apus

@@ -199,7 +199,7 @@ void SeeingDecoder::tell_kinds(const Inputs& in, Step& s) const {
 
 void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
   tell_kinds(in, s);
-  if (canvas_) tell_pictures(in, s);
+  if (reads_beside()) tell_pictures(in, s);
   s.ahead = nullptr;
   if (!seeing().sees_ahead || in.media.empty()) return;
   const TrainingStep& training = training_of(s);
@@ -425,8 +425,8 @@ at::Tensor SeeingDecoder::with_rows(const at::Tensor& x_TD, const at::Tensor& ta
 
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = words(in.id_T, s);
-  if (canvas_) {
-    if (!s.pictures || s.pictures->idle) x_TD = with_tower_on_tape(std::move(x_TD), false);
+  if (reads_beside()) {
+    if (!s.pictures || s.pictures->idle) x_TD = with_tower_on_tape(std::move(x_TD), spec().sound.has_value());
     if (s.pictures) give_pictures(s, x_TD);
     return x_TD;
   }

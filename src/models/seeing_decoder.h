@@ -27,7 +27,7 @@ class SeeingDecoder : public Decoder {
     return seeing().marks_ahead.empty() ? MediaAtOnce::Each : MediaAtOnce::All;
   }
   int64_t known_words() const override { return shape().vocab + spec().more_words + seeing().media_words.count; }
-  bool sees_from_begin() const override { return spec().pictures.has_value(); }
+  bool sees_from_begin() const override { return reads_beside(); }
   at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const override;
   bool leaves_unread(const std::string& disk_name) const override;
@@ -45,6 +45,8 @@ class SeeingDecoder : public Decoder {
 
  private:
   using Contents = std::vector<const MediaContent*>;
+  // Layers read what the tower makes, and no tokens stand for its rows.
+  bool reads_beside() const { return spec().pictures || spec().sound; }
   void tell_kinds(const Inputs& in, Step& s) const;
   void tell_pictures(const Inputs& in, Step& s) const;
   void give_pictures(const Step& s, const at::Tensor& x_TD) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures that layers of their own read beside the text (DecoderSpec::pictures): which tokens see which of them, and
-// what the tower makes of them. Shapes: T tokens of the step, D hidden, M rows of a picture.
+// Pictures and sounds that layers read beside the text (DecoderSpec::pictures and sound): which tokens see which of
+// them, and what the tower makes of them. Shapes: T tokens of the step, D hidden, M rows of a picture.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -33,7 +33,9 @@ std::vector<int64_t> ends_of(const std::vector<MediaItem>& media) {
 
 class SeenPictures {
  public:
-  SeenPictures(const CanvasSpec& canvas, int64_t tokens) : canvas_(canvas), open_(static_cast<size_t>(tokens)) {}
+  // `canvas`: null of sounds. `rows`: of each picture or sound.
+  SeenPictures(const CanvasSpec* canvas, int64_t rows, int64_t tokens)
+      : canvas_(canvas), most_rows_(rows), open_(static_cast<size_t>(tokens)) {}
 
   // Tokens [begin, end) of a text, of which the first stands in the step's row `first`.
   void add(const std::vector<MediaItem>& media, const std::string& adapter, int64_t begin, int64_t end, int64_t first) {
@@ -47,10 +49,9 @@ class SeenPictures {
       std::vector<PicturesSeen::Part> parts;
       for (size_t i = 0; i < media.size(); ++i)
         if (b == 0)  // before all pictures: all rows of all of them, those that fill up too
-          parts.push_back({number_of(media[i], adapter), canvas_.rows()});
+          parts.push_back({number_of(media[i], adapter), most_rows_});
         else if (i < b && ends[i] > from)
-          parts.push_back(
-              {number_of(media[i], adapter), canvas_tiles(*media[i].content, canvas_).count() * canvas_.tile_rows()});
+          parts.push_back({number_of(media[i], adapter), rows_of(*media[i].content)});
       std::vector<int64_t>& rows = rows_of_[std::move(parts)];
       for (int64_t n = from; n < to; ++n) {
         rows.push_back(first + n - begin);
@@ -67,19 +68,23 @@ class SeenPictures {
       seen_.runs.push_back({std::ssize(rows), parts});
       row.insert(row.end(), rows.begin(), rows.end());
     }
-    seen_.row_R = indices(row, device), seen_.rows = canvas_.rows();
+    seen_.row_R = indices(row, device), seen_.rows = most_rows_;
     seen_.open_T1 = at::tensor(open_, at::kFloat).unsqueeze(1).to(device);
     return std::make_shared<const PicturesSeen>(std::move(seen_));
   }
 
  private:
+  int64_t rows_of(const MediaContent& content) const {
+    return canvas_ ? canvas_tiles(content, *canvas_).count() * canvas_->tile_rows() : most_rows_;
+  }
   size_t number_of(const MediaItem& item, const std::string& adapter) {
     const auto [place, added] = numbers_.try_emplace({adapter, item.content->digest}, seen_.pictures.size());
     if (added) seen_.pictures.push_back({item.content.get(), adapter});
     return place->second;
   }
 
-  const CanvasSpec& canvas_;
+  const CanvasSpec* const canvas_;
+  const int64_t most_rows_;
   PicturesSeen seen_;
   std::vector<float> open_;
   std::map<std::pair<std::string, std::string>, size_t> numbers_;
@@ -96,13 +101,15 @@ std::shared_ptr<const PicturesSeen> nothing_seen(at::Device device) {
 
 void SeeingDecoder::tell_pictures(const Inputs& in, Step& s) const {
   const int64_t tokens = in.id_T.size(0);
-  SeenPictures seen(*seeing().canvas, tokens);
+  SeenPictures seen(seeing().canvas.get(), shape().picture_rows, tokens);
   const std::vector<std::string> adapter = adapter_of_rows(s, tokens);
   int64_t row = 0;  // of the sequence's first token in the step
   for (size_t i = 0; i < in.media.size(); row += s.length_q[i++]) {
     if (in.media[i].empty() || s.length_q[i] == 0) continue;
     for (const MediaItem& item : in.media[i])
-      require(item.content != nullptr, Fault::Usage, "an image came without its content");
+      require(item.content != nullptr, Fault::Usage, "an image or sound came without its content");
+    require(!spec().sound || in.media[i].size() == 1, Fault::Data, "this model hears one sound in a text, and ",
+            in.media[i].size(), " came with one: make a row of each");
     const int64_t begin = begin_of(s, i);
     seen.add(in.media[i], adapter.empty() ? "" : adapter[static_cast<size_t>(row)], begin, begin + s.length_q[i], row);
   }
@@ -117,7 +124,7 @@ void SeeingDecoder::give_pictures(const Step& s, const at::Tensor& x_TD) const {
     s.beside->picture_RD = at::zeros({1, x_TD.size(1)}, x_TD.options());
     return;
   }
-  const at::Device device = canvas_->numbers_like().device();
+  const at::Device device = numbers_like(spec().sound.has_value()).device();
   const auto rows_of = [&](const PicturesSeen::Picture& picture) {
     const auto step_of = [&](int64_t rows) { return tower_step(s, picture.adapter, rows, device); };
     return see({picture.content}, step_of).row_MD.to(x_TD.device(), x_TD.scalar_type());

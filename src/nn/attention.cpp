@@ -33,16 +33,17 @@ namespace {
 Cut by_query_heads(const Attention::Spec& s) {
   return {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .units = s.heads / s.kv_heads};
 }
+Cut by_keys(const Attention::Spec& s) { return {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .shared = true}; }
 Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
   linear.cut = by_query_heads(s);
   return linear;
 }
-Linear::Spec keys(const Attention::Spec& s, int64_t size = 0) {
+Linear::Spec keys(const Attention::Spec& s, int64_t size, bool bias) {
   return {.in = s.reads(),
           .out = s.kv_heads * (size > 0 ? size : s.head_dim),
-          .bias = s.form.qkv_bias,
+          .bias = bias,
           .split = Split::Out,
-          .cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .shared = true}};
+          .cut = by_keys(s)};
 }
 
 }  // namespace
@@ -141,8 +142,8 @@ std::vector<Linear*> Attention::projections() {
       s.form.q_name,
       queries(s, {.in = s.reads(), .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out}))};
   if (borrows()) return made;
-  made.push_back(&child<Linear>(s.form.k_name, keys(s)));
-  if (s.form.v_name) made.push_back(&child<Linear>(s.form.v_name, keys(s, value_dim())));
+  made.push_back(&child<Linear>(s.form.k_name, keys(s, s.head_dim, s.form.qkv_bias && s.form.key_bias)));
+  if (s.form.v_name) made.push_back(&child<Linear>(s.form.v_name, keys(s, value_dim(), s.form.qkv_bias)));
   return made;
 }
 
@@ -378,7 +379,7 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
     const auto own = [&](int64_t heads, Cut cut) {
       return mesh() ? part_of(heads, cut, mesh()->rank(Axis::Tp), mesh()->size(Axis::Tp)).size : heads;
     };
-    y_TNH = share->own_tokens(y_TNH, own(spec_.heads, by_query_heads(spec_)), own(spec_.kv_heads, keys(spec_).cut));
+    y_TNH = share->own_tokens(y_TNH, own(spec_.heads, by_query_heads(spec_)), own(spec_.kv_heads, by_keys(spec_)));
   }
   if (value_dim() < spec_.head_dim) y_TNH = y_TNH.narrow(2, 0, value_dim());
   at::Tensor y_TA = y_TNH.reshape({x_TD.size(0), -1});

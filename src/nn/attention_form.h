@@ -21,6 +21,8 @@ enum class Fused { No, Blocks, Groups, Quarters };
 
 struct AttentionForm {
   bool qkv_bias = false, out_bias = false;
+  // With qkv_bias, and a matrix for each: keys have one too.
+  bool key_bias = true;
   // One matrix makes queries, keys and values, by this name.
   Fused fused = Fused::No;
   const char *fused_name = "qkv_proj", *out_name = "o_proj";

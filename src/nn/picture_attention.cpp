@@ -19,12 +19,14 @@ namespace apus {
 
 PictureAttention::PictureAttention(const Spec& s)
     : spec_(s),
-      q_(child<Linear>("q_proj", Linear::Spec{.in = s.hidden, .out = s.heads * s.head_dim})),
+      q_(child<Linear>("q_proj", Linear::Spec{.in = s.hidden, .out = s.heads * s.head_dim, .bias = s.bias})),
       k_(child<Linear>("k_proj", Linear::Spec{.in = s.hidden, .out = s.kv_heads * s.head_dim})),
-      v_(child<Linear>("v_proj", Linear::Spec{.in = s.hidden, .out = s.kv_heads * s.head_dim})),
-      o_(child<Linear>("o_proj", Linear::Spec{.in = s.heads * s.head_dim, .out = s.hidden})),
-      q_norm_(child<Norm>("q_norm", s.head_dim, s.norm)),
-      k_norm_(child<Norm>("k_norm", s.head_dim, s.norm)) {}
+      v_(child<Linear>("v_proj", Linear::Spec{.in = s.hidden, .out = s.kv_heads * s.head_dim, .bias = s.bias})),
+      o_(child<Linear>(s.out_name, Linear::Spec{.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.bias})) {
+  if (!s.norm) return;
+  q_norm_ = &child<Norm>("q_norm", s.head_dim, *s.norm);
+  k_norm_ = &child<Norm>("k_norm", s.head_dim, *s.norm);
+}
 
 namespace {
 // The step for rows of pictures: theirs are not the text's.
@@ -49,7 +51,8 @@ PictureAttention::Keys PictureAttention::keys(const at::Tensor& row_MD, const St
   const auto heads = [&](const Linear& linear) {
     return linear(row_MD, s).reshape({row_MD.size(0), spec_.kv_heads, spec_.head_dim});
   };
-  return {k_norm_(heads(k_)), heads(v_)};
+  const at::Tensor k_MKH = heads(k_);
+  return {k_norm_ ? (*k_norm_)(k_MKH) : k_MKH, heads(v_)};
 }
 
 std::vector<PictureAttention::Keys> PictureAttention::all_keys(const Step& s, at::Device device) const {
@@ -86,7 +89,8 @@ std::vector<PictureAttention::Keys> PictureAttention::all_keys(const Step& s, at
 at::Tensor PictureAttention::operator()(const at::Tensor& x_TD, const Step& s) const {
   const PicturesSeen& seen = *s.pictures;
   const at::Device device = x_TD.device();
-  const at::Tensor q_TNH = q_norm_(q_(x_TD, s).reshape({x_TD.size(0), spec_.heads, spec_.head_dim}));
+  at::Tensor q_TNH = q_(x_TD, s).reshape({x_TD.size(0), spec_.heads, spec_.head_dim});
+  if (q_norm_) q_TNH = (*q_norm_)(q_TNH);
   const at::Tensor row_R = seen.row_R.to(device), q_RNH = at::index_select(q_TNH, 0, row_R);
   const std::vector<Keys> of_picture = all_keys(s, device);
   std::vector<at::Tensor> answers;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a text's tokens to the pictures that they see (Step::pictures), and to nothing else: queries of the
-// tokens, keys and values of what a tower made of the pictures, no positions.
+// Attention of a text's tokens to the pictures that they see (Step::pictures), or to the sound that they hear, and to
+// nothing else: queries of the tokens, keys and values of what a tower made of these, no positions.
 #pragma once
+
+#include <optional>
 
 #include "nn/linear.h"
 #include "nn/mixer.h"
@@ -14,8 +16,10 @@ class PictureAttention : public Mixer {
   struct Spec {
     int64_t layer = 0;
     int64_t hidden, heads, kv_heads, head_dim;
-    NormSpec norm;       // of each head's queries and keys
-    int64_t layers = 1;  // so many read pictures: then a picture's rows are needed no longer
+    std::optional<NormSpec> norm = {};  // of each head's queries and keys
+    int64_t layers = 1;                 // so many read pictures: then a picture's rows are needed no longer
+    bool bias = false;                  // of all but the keys
+    const char* out_name = "o_proj";
   };
   explicit PictureAttention(const Spec& spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;  // zeros for tokens that see none
@@ -30,7 +34,7 @@ class PictureAttention : public Mixer {
 
   const Spec spec_;
   Linear &q_, &k_, &v_, &o_;
-  Norm &q_norm_, &k_norm_;
+  Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
 };
 
 }  // namespace apus

@@ -104,6 +104,7 @@ class Listing {
     if (keeps_state(keeps) && spec_.state)
       std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
     norm_of_layer(name, norms.after_attention);
+    if (spec_.sound) sound_reading(name, *spec_.sound);
     if (!spec_.feeds_forward(i)) return;
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
     norm_of_layer(name, norms.before_feed_forward);
@@ -137,6 +138,12 @@ class Listing {
     linear(name + ".o_proj", q, hidden_, false);
     for (const char* each : {".q_norm", ".k_norm"}) norm(name + each, shape_.head_dim);
   }
+  void sound_reading(const std::string& layer, const SoundReading& sound) {
+    norm_of_layer(layer, sound.norm);
+    const std::string name = str(layer, ".", sound.attention, ".");
+    for (const char* each : {"q_proj", "k_proj", "v_proj", "out_proj"})
+      linear(name + each, hidden_, hidden_, std::string(each) != "k_proj");
+  }
   void attention(const std::string& name, int64_t layer) {
     const AttentionForm& form = spec_.attention;
     const LayerHeads heads = spec_.heads_in(layer);
@@ -149,7 +156,7 @@ class Listing {
       linear(str(name, ".", form.fused_name), hidden_, q + 2 * k, form.qkv_bias);
     } else {
       linear(str(name, ".", form.q_name), hidden_, form.gated ? 2 * q : q, form.qkv_bias);
-      if (own) linear(str(name, ".", form.k_name), hidden_, k, form.qkv_bias);
+      if (own) linear(str(name, ".", form.k_name), hidden_, k, form.qkv_bias && form.key_bias);
       if (own && !heads.one_for_both)
         linear(str(name, ".", form.v_name), hidden_, heads.kv_heads * value, form.qkv_bias);
     }

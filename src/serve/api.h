@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/lines.h"
+#include "media/processor.h"
 #include "serve/access.h"
 #include "serve/embedding.h"
 #include "serve/http.h"
@@ -19,6 +20,7 @@
 #include "serve/service.h"
 #include "serve/speech_request.h"
 #include "serve/traces.h"
+#include "serve/transcription_request.h"
 #include "serve/workers.h"
 
 namespace apus {
@@ -104,6 +106,8 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void chat(const Exchange& e);
   void completions(const Exchange& e);
   void transcriptions(const Exchange& e);
+  void hear(const Exchange& e, const TranscriptionCall& wanted, const std::vector<std::string>& sounds,
+            const Transcription& how);
   void speech(const Exchange& e);
   void embeddings(const Exchange& e);
   void classify(const Exchange& e);

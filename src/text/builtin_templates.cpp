@@ -238,6 +238,24 @@ constexpr std::string_view kGemma = R"({{- bos_token -}}
 {{- '<start_of_turn>model\n' if add_generation_prompt -}}
 )";
 
+// A sound, then the marks of language and task, then what was said. Checkpoints bring no template.
+constexpr std::string_view kWhisper = R"({%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {%- generation -%}
+      {{- text_of(message.content) ~ '<|endoftext|>' -}}
+    {%- endgeneration -%}
+  {%- elif message.role == 'user' -%}
+    {%- set told = text_of(message.content) -%}
+    {%- if told == '<|startoftranscript|>' and not asks_language -%}
+      {{- raise_exception('say language and task behind the sound: <audio><|en|><|transcribe|><|notimestamps|> (models of English alone: <audio><|notimestamps|>)') -}}
+    {%- endif -%}
+    {{- told -}}
+  {%- else -%}
+    {{- raise_exception('Whisper reads a sound, and no ' ~ message.role ~ ' message') -}}
+  {%- endif -%}
+{%- endfor -%}
+)";
+
 // ChatML without line feeds between turns, and what the system says where nobody else does: the model's makers, and
 // its name. The template in its checkpoints' tokenizer_config.json is another model's, whose marks theirs do not know.
 constexpr std::string_view kSailVl2 = R"({%- if not (messages and messages[0].role == 'system') -%}
@@ -285,6 +303,7 @@ const std::vector<Builtin>& builtins() {
       {"mistral", std::string(kTextOf) + std::string(kMistral), "voxtral"},
       {"sail_vl2", std::string(kTextOf) + std::string(kSailVl2), "sailvl", true},
       {"gemma", std::string(kTextOf) + std::string(kGemma), "gemma3n"},
+      {"whisper", std::string(kTextOf) + std::string(kWhisper), "whisper"},
       {"chatml", std::string(kTextOf) + std::string(kChatml)},
       {"llama3", std::string(kTextOf) + std::string(kLlama3)},
       {"default", std::string(kTextOf) + std::string(kPlainTurns)},

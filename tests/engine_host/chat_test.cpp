@@ -96,11 +96,19 @@ class GenerationConfigTest : public ChatTest {
   }
 };
 
+TEST_F(GenerationConfigTest, TokensThatNoAnswerHas) {
+  const SamplingWishes wishes = read(R"({"suppress_tokens": [1, 2], "begin_suppress_tokens": [3]})", "{}").wishes;
+  const Sampling s = resolve({}, wishes);
+  EXPECT_EQ(s.never, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(s.never_first, (std::vector<int32_t>{3}));
+  EXPECT_TRUE(resolve({}, read(R"({"suppress_tokens": null})", "{}").wishes).never.empty());
+}
+
 TEST_F(GenerationConfigTest, NamesWhatIsNotFollowed) {
   const auto g = read(
-      R"({"num_beams": 4, "length_penalty": 1.0, "suppress_tokens": [1, 2], "bad_words_ids": [], "top_k": 5, "max_time": null})",
+      R"({"num_beams": 4, "length_penalty": 1.0, "sequence_bias": [1, 2], "bad_words_ids": [], "top_k": 5, "max_time": null})",
       "{}");
-  EXPECT_EQ(g.not_followed, (std::vector<std::string>{"num_beams 4", "suppress_tokens [1,2]"}));
+  EXPECT_EQ(g.not_followed, (std::vector<std::string>{"num_beams 4", "sequence_bias [1,2]"}));
   EXPECT_TRUE(read(R"({"num_beams": 1, "typical_p": 1.0, "transformers_version": "4.51"})", "{}").not_followed.empty());
 }
 

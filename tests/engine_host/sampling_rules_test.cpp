@@ -222,6 +222,20 @@ TEST(SamplingRules, GreedyTakesTheFirstOfEquals) {
     EXPECT_EQ(choose(std::vector<float>{kNever, 2, kNever}, s, 7), 1);
 }
 
+TEST(SamplingRules, SomeTokensAreNeverTakenAndSomeNeverFirst) {
+  const Sampling s{.temperature = 0, .never = {0, 90}, .never_first = {1}};
+  const TokenCounts counts;
+  const std::vector<int32_t> text{7, 7, 7};
+  const auto best = [&](int64_t prompt) {
+    std::vector<float> row{3, 2, 1};
+    const History history{text, prompt, counts};
+    EXPECT_FALSE(plain_greedy(s, false) || changes_nothing(s, history, false));
+    return next_token(row, s, history).id;
+  };
+  EXPECT_EQ(best(3), 2);
+  EXPECT_EQ(best(2), 1);
+}
+
 TEST(SamplingRules, TinyTemperatureIsGreedyAndDoesNotOverflow) {
   const auto row = random_row(8, 100);
   for (int i = 0; i < 20; ++i)

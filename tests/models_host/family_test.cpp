@@ -332,6 +332,22 @@ TEST(Families, VoxtralIsReadInBothStyles) {
   test::expect_says(test::refusal(Fault::Model, [&] { describe_model(config); }), "side by side");
 }
 
+// The file's general names are the encoder's sizes; its decoder may have fewer layers.
+TEST(Families, WhisperHasTwoHalves) {
+  const DecoderSpec turbo = describe_model(preset_config("whisper-large-v3-turbo"));
+  EXPECT_EQ(turbo.shape.layers, 4);
+  EXPECT_EQ(turbo.seeing->hearing->layers, 32);
+  EXPECT_EQ(turbo.seeing->hearing->mels, 128);
+  EXPECT_EQ(turbo.shape.picture_rows, 1500);
+  EXPECT_TRUE(turbo.shape.reads_pictures(3) && turbo.sound && turbo.hands_on_more());
+  const DecoderSpec bare = describe_model({{"model_type", "whisper"}, {"num_hidden_layers", 9}});
+  EXPECT_EQ(bare.shape.layers, 4);
+  EXPECT_EQ(bare.seeing->sound_token, 50257);
+  for (const auto& [key, value] :
+       std::map<std::string, Json>{{"scale_embedding", true}, {"decoder_start_token_id", 60000}, {"d_model", 385}})
+    test::refusal(Fault::Model, [&] { describe_model({{"model_type", "whisper"}, {key, value}}); });
+}
+
 // Files say a width and a share of sparse gates for each layer, or leave them and the sizes of the class out; rotary
 // settings stand in both styles.
 TEST(Families, Gemma3nIsReadInBothStyles) {

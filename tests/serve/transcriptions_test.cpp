@@ -70,7 +70,7 @@ TEST(Transcriptions, SettingsAreTexts) {
 // Hears each tenth of a second as one token.
 class Ears final : public EarsProcessor {
  public:
-  Ears() : EarsProcessor(std::nullopt) {}
+  explicit Ears(int64_t seconds = 0) : EarsProcessor(std::nullopt), seconds_(seconds) {}
   PreparedMedia sound(const std::vector<float>& samples) const override {
     auto content = std::make_shared<MediaContent>();
     content->type = MediaType::Audio;
@@ -81,36 +81,42 @@ class Ears final : public EarsProcessor {
   }
   Transcription transcription(const std::string& language) const override {
     if (language == "xx") fail(Fault::Data, "xx is not known");
-    return {.ask = "Write it down.", .begin = language.empty() ? "" : "In " + language + ":", .mark = "SAID"};
+    return {.ask = "Write it down.",
+            .hints_mark = seconds_ > 0 ? "BEFORE " : "",
+            .begin = language.empty() ? "" : "In " + language + ":",
+            .mark = "SAID",
+            .seconds = seconds_};
   }
   std::vector<int32_t> media_tokens() const override { return {kPad}; }
 
  private:
   static constexpr int32_t kPad = 2033;
+  const int64_t seconds_;
 };
 
-// Half a second of silence.
-std::string wave() {
+// Silence.
+std::string wave(uint32_t halves = 1) {
   const auto word = [](uint32_t n, int bytes) {
     std::string out;
     for (int i = 0; i < bytes; ++i) out += static_cast<char>(n >> (8 * i) & 255);
     return out;
   };
-  const std::string data(16000, '\0');
-  return "RIFF" + word(36 + 16000, 4) + "WAVEfmt " + word(16, 4) + word(1, 2) + word(1, 2) + word(16000, 4) +
-         word(32000, 4) + word(2, 2) + word(16, 2) + "data" + word(16000, 4) + data;
+  const uint32_t bytes = 16000 * halves;
+  const std::string data(bytes, '\0');
+  return "RIFF" + word(36 + bytes, 4) + "WAVEfmt " + word(16, 4) + word(1, 2) + word(1, 2) + word(16000, 4) +
+         word(32000, 4) + word(2, 2) + word(16, 2) + "data" + word(bytes, 4) + data;
 }
 
 struct HearingServed : test::Served {
   HearingServed() { answer = "english SAID  Hello, world!\n"; }
-  std::shared_ptr<Api> hearing() {
+  std::shared_ptr<Api> hearing(int64_t seconds = 0) {
     ServiceSpec spec = service();
-    spec.media = std::make_shared<const MediaReader>(std::make_shared<Ears>(), "");
+    spec.media = std::make_shared<const MediaReader>(std::make_shared<Ears>(seconds), "");
     return std::make_shared<Api>(ApiSpec{.verbose = false}, std::move(spec), workers);
   }
-  static HttpAnswer send(Api& api, const std::string& more = "") {
+  static HttpAnswer send(Api& api, const std::string& more = "", uint32_t halves = 1) {
     return ask(api, "POST", "/v1/audio/transcriptions",
-               part("name=\"file\"; filename=\"a.wav\"", wave()) + part("name=\"model\"", "tiny") + more + kEnd,
+               part("name=\"file\"; filename=\"a.wav\"", wave(halves)) + part("name=\"model\"", "tiny") + more + kEnd,
                {{"content-type", kType}});
   }
   std::string prompt(size_t request) const { return tokenizer->decode(engine.seen().at(request).prompt, false); }
@@ -136,6 +142,21 @@ TEST(Transcriptions, AreAnswersOfAModelThatHears) {
   EXPECT_EQ(text.content_type, "text/plain; charset=utf-8");
   EXPECT_TRUE(s.prompt(1).ends_with("assistant\nIn en:")) << s.prompt(1);
   EXPECT_NE(s.prompt(1).find("Apus, not opus."), std::string::npos);
+}
+
+// A model that hears a second at a time is asked of each piece.
+TEST(Transcriptions, LongSoundsAreHeardInPieces) {
+  HearingServed s;
+  const auto api = s.hearing(1);
+  const HttpAnswer whole = HearingServed::send(*api, part("name=prompt", "Apus"), 5);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(Json::parse(whole.body)["text"], "Hello, world!\n  Hello, world!\n  Hello, world!");
+  ASSERT_EQ(s.engine.seen().size(), 3u);
+  const size_t hint = s.prompt(0).find("BEFORE Apus"), sound = s.prompt(0).find("<|vision_pad|>");
+  ASSERT_NE(hint, std::string::npos) << s.prompt(0);
+  EXPECT_LT(hint, sound);
+  EXPECT_EQ(HearingServed::send(*api, "", 2).status, 200);
+  EXPECT_EQ(s.engine.seen().size(), 4u) << "a second is one piece";
 }
 
 TEST(Transcriptions, WhatCannotBeIsRefused) {

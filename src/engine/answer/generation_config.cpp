@@ -104,6 +104,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& folder) {
     if (field.of_checkpoints) read(field.name, w.*field.wish, field.least, field.most);
   });
   if (w.top_p && *w.top_p == 0) w.top_p.reset();  // written by some for "off"
+  w.never = read.ids("suppress_tokens"), w.never_first = read.ids("begin_suppress_tokens");
   out.eos = read.ids("eos_token_id");
   if (out.eos.empty()) out.eos = config_eos(folder);
   out.not_followed = not_followed(json);

@@ -12,6 +12,8 @@ SamplingWishes with_fallback(SamplingWishes wishes, const SamplingWishes& fallba
   each_sampling_field([&](const auto& field) { fill_in(wishes.*field.wish, fallback.*field.wish); });
   fill_in(wishes.do_sample, fallback.do_sample);
   fill_in(wishes.max_new_tokens, fallback.max_new_tokens);
+  if (wishes.never.empty()) wishes.never = fallback.never;
+  if (wishes.never_first.empty()) wishes.never_first = fallback.never_first;
   return wishes;
 }
 
@@ -27,6 +29,7 @@ Sampling resolve(const SamplingWishes& request, const SamplingWishes& checkpoint
   if (s.top_p == 0) s.top_p = 1, s.temperature = 0;  // nothing but the likeliest
   s.top_k = std::max<int64_t>(s.top_k, 0);           // -1: all
   s.max_new_tokens = request.max_new_tokens.value_or(INT32_MAX);
+  s.never = w.never, s.never_first = w.never_first;
   return s;
 }
 

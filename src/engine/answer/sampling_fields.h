@@ -22,7 +22,8 @@ struct Sampling {
   std::vector<int32_t> stop_ids;  // end-of-sequence tokens; not part of the text
   bool ignore_eos = false;
   std::vector<std::pair<int32_t, float>> logit_bias;
-  int64_t top_logprobs = -1;  // -1: no log-probs; 0: the sampled token's; n: and the n best
+  std::vector<int32_t> never, never_first;  // tokens that no answer has, and that none begins with
+  int64_t top_logprobs = -1;                // -1: no log-probs; 0: the sampled token's; n: and the n best
   int64_t prompt_logprobs = -1;
   bool tempered_logprobs = false;  // log-probs of the answer under the distribution divided by the temperature
 };
@@ -34,6 +35,8 @@ struct SamplingWishes {
       frequency_penalty;
   // max_new_tokens is no field below: each API has rules of its own for how long an answer may be.
   std::optional<int64_t> top_k, max_new_tokens, min_new_tokens, no_repeat_ngram_size;
+  // Of checkpoints only: their suppress_tokens and begin_suppress_tokens.
+  std::vector<int32_t> never, never_first;
 };
 
 template <class T>
@@ -138,8 +141,6 @@ inline constexpr UnfollowedKey kUnfollowedKeys[] = {{"num_beams", "1"},
                                                     {"exponential_decay_length_penalty", "null"},
                                                     {"penalty_alpha", "null"},
                                                     {"guidance_scale", "1"},
-                                                    {"suppress_tokens", "[]"},
-                                                    {"begin_suppress_tokens", "[]"},
                                                     {"bad_words_ids", "[]"},
                                                     {"force_words_ids", "[]"},
                                                     {"sequence_bias", "null"},

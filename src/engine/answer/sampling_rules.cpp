@@ -117,7 +117,7 @@ bool has_penalties(const Sampling& s) {
 
 bool plain_greedy(const Sampling& s, bool constrained) {
   return s.temperature == 0 && !constrained && !has_penalties(s) && s.logit_bias.empty() && s.min_new_tokens <= 0 &&
-         s.no_repeat_ngram_size <= 0 && s.top_logprobs < 0;
+         s.no_repeat_ngram_size <= 0 && s.top_logprobs < 0 && s.never.empty() && s.never_first.empty();
 }
 
 void apply_bias(std::span<float> logits, const Sampling& s) {
@@ -166,15 +166,18 @@ namespace {
 bool may_not_end(const Sampling& s, const History& history) {
   return static_cast<int64_t>(history.tokens.size()) - history.prompt < s.min_new_tokens;
 }
+bool begins(const History& history) { return std::ssize(history.tokens) == history.prompt; }
 }  // namespace
 
 bool changes_nothing(const Sampling& s, const History& history, bool constrained) {
   return !constrained && !has_penalties(s) && s.logit_bias.empty() && !may_not_end(s, history) &&
-         s.no_repeat_ngram_size <= 0;
+         s.no_repeat_ngram_size <= 0 && s.never.empty() && (s.never_first.empty() || !begins(history));
 }
 
 void process(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed) {
   apply_bias(logits, s);
+  forbid(logits, s.never);
+  if (begins(history)) forbid(logits, s.never_first);
   if (may_not_end(s, history)) forbid(logits, s.stop_ids);
   if (s.no_repeat_ngram_size > 0) forbid(logits, repeats(history.tokens, s.no_repeat_ngram_size));
   if (!allowed.empty()) apply_mask(logits, allowed);

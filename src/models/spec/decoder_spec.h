@@ -63,8 +63,12 @@ struct ModelShape {
   int64_t seen_layers = 0;
   TokenSharing sharing = {};
   // Above 0: layers of which the cache holds nothing read pictures, each of so many rows, and keep a key and a value of
-  // every row.
+  // every row. Or all layers do, of a sound.
   int64_t picture_rows = 0;
+  bool all_hear = false;
+  bool reads_pictures(int64_t layer) const {
+    return picture_rows > 0 && (all_hear || cached[static_cast<size_t>(layer)].heads == 0);
+  }
   // So many further layers are in the file, which guess tokens ahead. The model itself has none of them.
   int64_t unread_layers = 0;
 };
@@ -210,6 +214,12 @@ struct PictureLayers {
   std::string attention_gate = "cross_attn_attn_gate", feed_forward_gate = "cross_attn_mlp_gate";
 };
 
+// Between its attention to the text and its feed-forward, every layer's attention looks at a sound that an encoder has
+// heard as a whole. The token that begins a text stands for the sound, and has an embedding of its own.
+struct SoundReading {
+  std::string attention = "encoder_attn", norm = "encoder_attn_layer_norm";
+};
+
 struct DecoderSpec {
   ModelShape shape;
   // The name of everything but the head, in the checkpoint.
@@ -233,6 +243,7 @@ struct DecoderSpec {
   std::vector<LayerHeads> heads_of;
   std::optional<LayerInputForm> layer_inputs;
   std::optional<PictureLayers> pictures;
+  std::optional<SoundReading> sound;
   // A layer's result is multiplied by a number of the file, which is not trained.
   bool scaled_layers = false;
   // Instead of keys and values of each head's own.
@@ -297,7 +308,7 @@ struct DecoderSpec {
   }
   // Whether layers are given anything but the hidden state of the layer before.
   bool hands_on_more() const {
-    return layer_inputs || pictures || experts_by_word() ||
+    return layer_inputs || pictures || sound || experts_by_word() ||
            std::any_of(heads_of.begin(), heads_of.end(), [](const LayerHeads& h) { return h.lends; }) ||
            std::any_of(feed_forward.begin(), feed_forward.end(), is_late) || streams ||
            (latent && !latent->taken_of.empty());

@@ -171,6 +171,13 @@ HearingSpec read_filled_hearing(const Config& a, int64_t out) {
   return s;
 }
 
+HearingSpec read_half_minute_hearing(const Config& c) {
+  int64_t positions = 0;
+  HearingSpec s = read_whisper(c, c.integer("d_model", 384), positions);
+  s.name = "model.encoder", s.chunk = 2 * positions, s.beside = 1, s.beside_text = true;
+  return s;
+}
+
 HearingSpec read_bare_hearing(const Config& a, int64_t out, const std::string& projection) {
   HearingSpec s{.front = HearingSpec::Front::Bare};
   s.mels = s.width = a.integer("audio_embed_dim", 640), s.out = out, s.eps = a.number("rms_norm_eps", 1e-6);

@@ -32,6 +32,8 @@ struct HearingSpec {
   // Of Line: how many neighbours stand side by side in one row behind the last norm, all chunks being whole; 0: two
   // become their mean before it.
   int64_t beside = 0;
+  // Layers of the decoder read its rows beside the text, in which one token stands for a sound (DecoderSpec::sound).
+  bool beside_text = false;
   // Positions are rows of a table instead of sines.
   bool position_table = false;
   // Of Bare: what its norm adds.
@@ -70,6 +72,8 @@ HearingSpec read_hearing(const Config& audio, HearingSpec::Front front);
 HearingSpec read_whole_hearing(const Config& audio, int64_t out);
 // Of Voxtral, which hears half a minute after the other, each filled up with silence.
 HearingSpec read_filled_hearing(const Config& audio, int64_t out);
+// Of Whisper itself: half a minute, filled up with silence, which a decoder of its width reads beside the text.
+HearingSpec read_half_minute_hearing(const Config& config);
 // Of Gemma 3n.
 HearingSpec hearing_of(const ConformerSpec& spec);
 // Of Gemma 4 that hears samples; `projection`: the whole name of its one layer.

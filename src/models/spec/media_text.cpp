@@ -42,7 +42,9 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
           " frames of 10 ms; this model hears ", h.chunk - h.tail, " at most");
   require(h.beside == 0 || shape[1] % h.chunk == 0, Fault::Data, "a sound of ", shape[1],
           " frames of 10 ms; this model hears whole pieces of ", h.chunk);
-  return tokens;
+  require(!h.beside_text || shape[1] == h.chunk, Fault::Data, "a sound of ", shape[1],
+          " frames of 10 ms; this model hears ", h.chunk, ", no more and no less");
+  return h.beside_text ? 1 : tokens;
 }
 }  // namespace
 
