@@ -53,12 +53,11 @@ struct BoxForm {
 struct Transcription {
   std::string ask = "Write down what is said.";  // beside the sound; empty: it needs no words
   bool hints_are_system = false;                 // what helps it (names, spellings) is the system prompt
-  std::string hints_mark = "";                   // or stands before the sound, behind this mark
   std::string begin = "";                        // of the answer, where the language is known
   std::string mark = "";                         // what is said stands behind it, where the answer has it
   int64_t seconds = 0;                           // of a sound at a time; 0: as many as there are
-  // Not empty: nobody said the language, and the model does where it is asked nothing, by the first of its tokens.
-  // These are the tokens and the languages' codes.
+  // Not empty: nobody said the language, and the model does by the first token of its answer. These are the tokens and
+  // the languages' codes.
   std::vector<std::pair<int32_t, std::string>> languages = {};
 };
 

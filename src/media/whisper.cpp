@@ -49,22 +49,21 @@ class WhisperProcessor final : public EarsProcessor {
   }
   // As it was trained: the language, the task, and that no times are wanted stand before the answer.
   Transcription transcription(const std::string& language) const override {
-    Transcription out{.ask = "<|notimestamps|>", .hints_mark = "<|startofprev|> ", .seconds = most_ / 100};
+    Transcription out{.ask = "", .hints_are_system = true, .begin = "<|notimestamps|>", .seconds = most_ / 100};
     if (languages_.empty()) {
       require(language.empty() || language == "en", Fault::Data, "'", language.substr(0, 32),
               "': this model hears English alone");
       return out;
     }
-    out.ask = kTask;
     if (language.empty()) {
-      out.languages = languages_;
+      out.languages = languages_, out.begin = "";
       return out;
     }
     std::vector<std::string> codes;
     for (const auto& [id, code] : languages_) codes.push_back(code);
     require(std::find(codes.begin(), codes.end(), language) != codes.end(), Fault::Data, "'", language.substr(0, 32),
             "' is no language that this model writes down; it knows ", join(codes));
-    out.ask = "<|" + language + "|>" + kTask;
+    out.begin = "<|" + language + "|>" + kTask;
     return out;
   }
   std::vector<int32_t> media_tokens() const override { return {token_}; }

@@ -34,15 +34,16 @@ Json values_of(const HttpCall& call) {
 // The chat that is asked instead.
 Json chat_of(const TranscriptionCall& w, const std::string& sound, const Transcription& how) {
   Json messages = Json::array(), content = Json::array();
-  const bool hints = !w.hints.empty(), before = !how.hints_mark.empty();
-  if (hints && how.hints_are_system) messages.push_back({{"role", "system"}, {"content", w.hints}});
-  if (hints && before) content.push_back({{"type", "text"}, {"text", how.hints_mark + w.hints}});
+  if (how.hints_are_system && !w.hints.empty()) messages.push_back({{"role", "system"}, {"content", w.hints}});
   content.push_back({{"type", "audio_url"}, {"audio_url", {{"url", sound}}}});
   std::string ask = how.ask;
-  if (hints && !how.hints_are_system && !before) ask += (ask.empty() ? "" : "\n") + w.hints;
+  if (!how.hints_are_system && !w.hints.empty()) ask += (ask.empty() ? "" : "\n") + w.hints;
   if (!ask.empty()) content.push_back({{"type", "text"}, {"text", ask}});
   messages.push_back({{"role", "user"}, {"content", std::move(content)}});
-  Json chat = {{"messages", std::move(messages)}, {"temperature", w.temperature}};
+  // The last: said to templates that would ask for marks behind the sound, which begin the answer here.
+  Json chat = {{"messages", std::move(messages)},
+               {"temperature", w.temperature},
+               {"chat_template_kwargs", {{"marks_follow", true}}}};
   if (!w.model.empty()) chat["model"] = w.model;
   return chat;
 }
@@ -52,10 +53,7 @@ Json chat_about_language(const TranscriptionCall& w, const std::string& sound, c
   Json chat = chat_of({.sound = "", .model = w.model, .language = "", .hints = ""}, sound, Transcription{.ask = ""});
   Json bias = Json::object();
   for (const auto& [id, code] : how.languages) bias[std::to_string(id)] = 100;
-  chat.update({{"logit_bias", std::move(bias)},
-               {"max_tokens", 1},
-               {"logprobs", true},
-               {"chat_template_kwargs", {{"asks_language", true}}}});
+  chat.update({{"logit_bias", std::move(bias)}, {"max_tokens", 1}, {"logprobs", true}});
   return chat;
 }
 

@@ -238,7 +238,8 @@ constexpr std::string_view kGemma = R"({{- bos_token -}}
 {{- '<start_of_turn>model\n' if add_generation_prompt -}}
 )";
 
-// A sound, then the marks of language and task, then what was said. Checkpoints bring no template.
+// What was said before, as the system's words; a sound; the marks of language and task; what is said. Checkpoints bring
+// no template. `marks_follow`: the marks begin the answer.
 constexpr std::string_view kWhisper = R"({%- for message in messages -%}
   {%- if message.role == 'assistant' -%}
     {%- generation -%}
@@ -246,10 +247,12 @@ constexpr std::string_view kWhisper = R"({%- for message in messages -%}
     {%- endgeneration -%}
   {%- elif message.role == 'user' -%}
     {%- set told = text_of(message.content) -%}
-    {%- if told == '<|startoftranscript|>' and not asks_language -%}
+    {%- if told == '<|startoftranscript|>' and not marks_follow -%}
       {{- raise_exception('say language and task behind the sound: <audio><|en|><|transcribe|><|notimestamps|> (models of English alone: <audio><|notimestamps|>)') -}}
     {%- endif -%}
     {{- told -}}
+  {%- elif message.role == 'system' -%}
+    {{- '<|startofprev|> ' ~ text_of(message.content) | trim -}}
   {%- else -%}
     {{- raise_exception('Whisper reads a sound, and no ' ~ message.role ~ ' message') -}}
   {%- endif -%}

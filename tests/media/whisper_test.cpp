@@ -64,13 +64,13 @@ TEST(Whisper, HearsHalfAMinute) {
 TEST(Whisper, IsAskedInALanguage) {
   const auto tokenizer = marks();
   const auto processor = whisper(tokenizer.get());
-  EXPECT_EQ(processor->transcription("de").ask, "<|de|><|transcribe|><|notimestamps|>");
+  EXPECT_EQ(processor->transcription("de").begin, "<|de|><|transcribe|><|notimestamps|>");
   const Transcription unknown = processor->transcription("");
   EXPECT_EQ(unknown.seconds, 30);
   EXPECT_EQ(unknown.languages, (std::vector<std::pair<int32_t, std::string>>{{3, "en"}, {4, "de"}, {5, "yue"}}));
   test::expect_says(refusal(Fault::Data, [&] { processor->transcription("xx"); }), "en, de, yue");
   const auto english = whisper(tokenizer.get(), 51864);
-  EXPECT_EQ(english->transcription("").ask, "<|notimestamps|>");
+  EXPECT_EQ(english->transcription("").begin, "<|notimestamps|>");
   EXPECT_TRUE(english->transcription("en").languages.empty());
   test::expect_says(refusal(Fault::Data, [&] { english->transcription("de"); }), "English alone");
 }

@@ -69,7 +69,7 @@ inline std::vector<std::string> models_that(bool see) {
     const Json config = read_model_config(entry.path() / "checkpoint");
     const auto says = [&](const char* part) { return config.contains(part); };
     const bool senses = says("vision_config") || says("vit_config") || says("visual_tokenizer_config") ||
-                        says("audio_config") || says("thinker_config");
+                        says("audio_config") || says("thinker_config") || says("max_source_positions");
     if (senses == see) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
