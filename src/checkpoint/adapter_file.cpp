@@ -4,6 +4,8 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/names.h"
 
@@ -29,10 +31,17 @@ std::vector<std::string> sides_of(const std::string& stack) {
 
 AdapterFile::AdapterFile(const std::filesystem::path& path, const LoraConfig& config)
     : file_(SafetensorsFile::open(path)) {
-  for (const auto& [name, entry] : file_->entries())
+  const auto& all = file_->entries();
+  // Some programs write a model's own names without the beginning that PEFT puts before them.
+  const bool bare = config.kind == "lora" && !all.empty() && std::none_of(all.begin(), all.end(), [](const auto& each) {
+                      return each.first.starts_with("base_model.");
+                    });
+  for (const auto& [name, entry] : all)
     if (const size_t at = name.rfind(kNorms); config.kind == "ln_tuning" && at != std::string::npos) {
       const std::string own = name.substr(0, at) + name.substr(at + std::string(kNorms).size());
-      entries_[own] = entry, norms_[own] = name;
+      entries_[own] = entry, in_file_[own] = name;
+    } else if (bare) {
+      entries_[kAdapterPrefix + name] = entry, in_file_[kAdapterPrefix + name] = name;
     } else if (name != kSharedA && name != kSharedB) {
       unstack(name, entry, config);
     }
@@ -77,7 +86,7 @@ void AdapterFile::unstack(const std::string& name, const TensorEntry& entry, con
 }
 
 at::Tensor AdapterFile::tensor(const std::string& name) const {
-  if (const auto norm = norms_.find(name); norm != norms_.end()) return file_->tensor(norm->second);
+  if (const auto other = in_file_.find(name); other != in_file_.end()) return file_->tensor(other->second);
   const auto found = pieces_.find(name);
   if (found == pieces_.end()) return file_->tensor(name);
   const Piece& p = found->second;

@@ -47,7 +47,7 @@ class AdapterFile {
   std::shared_ptr<SafetensorsFile> file_;
   std::map<std::string, TensorEntry> entries_;
   std::map<std::string, Piece> pieces_;
-  std::map<std::string, std::string> norms_;  // -> names in the file
+  std::map<std::string, std::string> in_file_;  // -> names in the file, where they are others
 };
 
 // What the names of a layer's parameters begin with in a file.

@@ -35,6 +35,13 @@ bool is_hearing(const std::string& name) {
          name.starts_with("audio_projection_layer.");
 }
 
+// Of the adapters that Phi-4-multimodal's own files hold beside the matrices, and once more as files of their own.
+bool is_own_adapter(const std::string& name) {
+  for (const char* factor : {".lora_A.vision.", ".lora_B.vision.", ".lora_A.speech.", ".lora_B.speech."})
+    if (name.find(factor) != std::string::npos) return true;
+  return false;
+}
+
 // Of a head that an encoder was made with, and this task has not.
 bool is_other_head(const Model& model, const std::string& name) {
   const EncoderForm* form = model.encoder();
@@ -60,6 +67,7 @@ UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, con
     (is_speech(name)              ? unread.speech
      : is_drawing(name)           ? unread.drawing
      : is_hearing(name)           ? unread.hearing
+     : is_own_adapter(name)       ? unread.adapters
      : guesses_ahead(model, name) ? unread.ahead
      : is_other_head(model, name) ? unread.heads
                                   : unexpected)
@@ -78,6 +86,11 @@ void tell_unread(const UnreadTensors& unread, const Model& model) {
   if (!unread.hearing.empty())
     log_info("the checkpoint's ", unread.hearing.size(), " tensors of what hears (", unread.hearing.front(),
              ", ...) are not read, nor are they in what is saved: sounds are not supported in this family");
+  if (!unread.adapters.empty())
+    log_info("the checkpoint's ", unread.adapters.size(), " tensors of its own adapters for pictures and sounds (",
+             unread.adapters.front(),
+             ", ...) are not read, nor are they in what is saved: they are files too; give these by --adapters, "
+             "vision-lora to see and speech-lora to hear");
   if (!unread.heads.empty())
     log_info("the checkpoint's ", unread.heads.size(), " tensors of heads for other tasks (", unread.heads.front(),
              ", ...) are not read");

@@ -14,7 +14,7 @@ class TensorFolder;
 // Tensors of a checkpoint that no parameter is filled with, by name: of layers that guess tokens ahead, of the parts of
 // a model that speak, draw or hear where this one does not, and of an encoder's heads for other tasks.
 struct UnreadTensors {
-  std::vector<std::string> ahead, speech, drawing, hearing, heads;
+  std::vector<std::string> ahead, speech, drawing, hearing, adapters, heads;
 };
 // `used`: the names that are read; `unexpected` gets those that nobody knows.
 UnreadTensors unread_tensors(const Model& model, const TensorFolder& source, const std::set<std::string>& used,

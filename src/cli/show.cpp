@@ -55,11 +55,13 @@ void show_model(const Json& config, const ModelFacts& m) {
            " heads", mixture ? str("; ", m.experts, " experts, ", m.per_token, " for a token") : "",
            m.state_layers > 0 ? str("; ", m.state_layers, " of them keep a state") : ""));
   if (m.positions > 0) line("context", thousands(m.positions) + " tokens");
-  if (m.seeing)
-    line(m.seeing->vision.width > 0 ? "sees" : "hears", m.seeing->vision.width == 0  ? "sounds"
-                                                        : m.seeing->hearing          ? "images, videos and sounds"
-                                                        : m.seeing->video_token >= 0 ? "images and videos"
-                                                                                     : "images");
+  if (m.seeing) {
+    const bool sees = m.seeing->vision.width > 0, videos = m.seeing->video_token >= 0;
+    line(sees ? "sees" : "hears", !sees               ? "sounds"
+                                  : m.seeing->hearing ? videos ? "images, videos and sounds" : "images and sounds"
+                                  : videos            ? "images and videos"
+                                                      : "images");
+  }
   if (const auto head = score_head_of(config))
     line("gives", head->labels == 1 ? "a score" : str(head->labels, " labels"));
   if (const auto packed = config.find("quantization_config"); packed != config.end() && packed->is_object())

@@ -107,7 +107,9 @@ ImageSize fitted_size(ImageSize picture, ImageSize within) {
 namespace {
 // Of all squares of the grid together.
 ImageSize grid_size(ImageSize picture, const MosaicForm& form) {
-  return form.in_lines ? picture : best_size(picture, form.sizes);
+  if (!form.in_lines) return best_size(picture, form.sizes);
+  const auto whole = [&](int64_t side) { return (side + form.side - 1) / form.side * form.side; };
+  return {whole(picture.width), whole(picture.height)};
 }
 }  // namespace
 
@@ -115,7 +117,9 @@ MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
   const ImageSize size = grid_size(picture, form);
   const int64_t columns = size.width / form.side, cells = form.cells;
   int64_t height = size.height / form.side * cells, width = columns * cells, top = 0, left = 0;
-  if (form.in_lines) {  // all of it is shown
+  if (const int64_t cell = 2 * form.cut_patch; cell > 0) {
+    height = (picture.height + cell - 1) / cell, width = (picture.width + cell - 1) / cell;
+  } else if (form.in_lines) {  // all of it is shown
   } else if (as_double(picture.width) / as_double(picture.height) > as_double(width) / as_double(height)) {
     const int64_t own = whole_of(as_double(picture.height) * (as_double(width) / as_double(picture.width)), form);
     top = (height - own) / 2;
@@ -143,6 +147,17 @@ MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form) {
 int64_t mosaic_squares(ImageSize picture, const MosaicForm& form) {
   const ImageSize size = grid_size(picture, form);
   return 1 + (size.width / form.side) * (size.height / form.side);
+}
+
+std::vector<std::array<int64_t, 2>> mosaic_patches(ImageSize picture, const MosaicForm& form) {
+  const ImageSize size = grid_size(picture, form);
+  const int64_t most = form.side / form.cut_patch;
+  std::vector<std::array<int64_t, 2>> out{{most, most}};
+  const auto left = [&](int64_t pixels, int64_t before) { return std::min(most, (pixels - before) / form.cut_patch); };
+  for (int64_t top = 0; top < size.height; top += form.side)
+    for (int64_t before = 0; before < size.width; before += form.side)
+      out.push_back({left(picture.height, top), left(picture.width, before)});
+  return out;
 }
 
 }  // namespace apus

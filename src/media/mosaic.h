@@ -3,6 +3,7 @@
 // tower makes of the grid the rows beyond the picture's edges are left out, and a row of its own ends each line.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct MosaicForm {
   // The larger picture is as large as its squares; every line of it and of the square of all of it ends in a row, and a
   // row of its own stands between the two. And: the larger one comes first.
   bool in_lines = false, whole_last = false;
+  // Above 0: what fills up the squares of the larger picture at its right and lower edges is left out, in whole patches
+  // of so many pixels, and its size is that of the rest. 2 x 2 patches are a cell.
+  int64_t cut_patch = 0;
   // How much of a grid a picture fills is cut to whole cells as the number comes; else one that is whole but for its
   // last bits is that number.
   bool cut_as_it_comes = false;
@@ -64,5 +68,7 @@ struct MosaicCells {
 MosaicCells mosaic_cells(ImageSize picture, const MosaicForm& form);
 // Squares of the grid and the one before them.
 int64_t mosaic_squares(ImageSize picture, const MosaicForm& form);
+// With cut_patch: of each of them the lines and columns of patches that are not left out.
+std::vector<std::array<int64_t, 2>> mosaic_patches(ImageSize picture, const MosaicForm& form);
 
 }  // namespace apus

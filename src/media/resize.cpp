@@ -2,6 +2,7 @@
 #include "media/resize.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -209,6 +210,48 @@ Image resized_between(const Image& image, int64_t width, int64_t height) {
         const float value = std::fma(1 - y.share, of_line(y.first), y.share * of_line(y.second));
         out.rgb.push_back(static_cast<uint8_t>(std::clamp(std::nearbyint(value), 0.f, 255.f)));
       }
+  return out;
+}
+
+namespace {
+// The four numbers around a place and their shares, edges on edges; as torch's bicubic without antialias has it.
+struct Cubic {
+  std::array<int64_t, 4> from;
+  std::array<double, 4> share;
+};
+Cubic cubic_at(int64_t place, int64_t from, int64_t to) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double at = scale * (static_cast<double>(place) + 0.5) - 0.5, whole = std::floor(at), t = at - whole;
+  constexpr double a = -0.75;
+  const auto near = [](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto far = [](double x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  Cubic out{{}, {far(t + 1), near(t), near(1 - t), far(2 - t)}};
+  for (int64_t k = 0; k < 4; ++k)
+    out.from[static_cast<size_t>(k)] = std::clamp<int64_t>(static_cast<int64_t>(whole) - 1 + k, 0, from - 1);
+  return out;
+}
+
+}  // namespace
+
+std::vector<float> planes_in_square(const std::vector<float>& planes, int64_t height, int64_t width, int64_t side) {
+  std::vector<float> out(static_cast<size_t>(3 * side * side));
+  std::vector<Cubic> across;
+  for (int64_t x = 0; x < side; ++x) across.push_back(cubic_at(x, width, side));
+  for (int64_t y = 0; y < side; ++y) {
+    const Cubic down = cubic_at(y, height, side);
+    for (int64_t c = 0; c < 3; ++c)
+      for (int64_t x = 0; x < side; ++x) {
+        double sum = 0;
+        for (size_t j = 0; j < 4; ++j) {
+          const float* row = planes.data() + (c * height + down.from[j]) * width;
+          double line = 0;
+          const Cubic& at = across[static_cast<size_t>(x)];
+          for (size_t i = 0; i < 4; ++i) line += at.share[i] * row[at.from[i]];
+          sum += down.share[j] * line;
+        }
+        out[static_cast<size_t>((c * side + y) * side + x)] = static_cast<float>(sum);
+      }
+  }
   return out;
 }
 

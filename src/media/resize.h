@@ -23,6 +23,9 @@ std::vector<float> floats_resized(const Image& image, int64_t width, int64_t hei
 // As torchvision's bilinear resize without antialias: of the four pixels around each place, rounded once.
 Image resized_between(const Image& image, int64_t width, int64_t height);
 
+// Planes of numbers [3, height, width] as [3, side, side], by torch's bicubic without antialias.
+std::vector<float> planes_in_square(const std::vector<float>& planes, int64_t height, int64_t width, int64_t side);
+
 Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height);
 // Parts of this size, of which the whole consists, line by line.
 void add_tiles(const Image& whole, int64_t width, int64_t height, std::vector<Image>& out);

@@ -279,34 +279,93 @@ std::vector<double> even_filters(int64_t mels, int64_t points, double lowest, do
 }
 }  // namespace
 
-std::vector<float> log_mel_lifted(const std::vector<float>& samples, int64_t mels, int64_t& frames) {
-  constexpr int64_t kFrame = 512, kPoints = 1024, kWhole = 128;
-  constexpr double kLift = 0.97, kFloor = 1e-5, kLowest = 125, kHighest = 7600;
-  const int64_t count = std::ssize(samples), filled = (count + kWhole - 1) / kWhole * kWhole;
-  require(filled > kFrame, Fault::Data, "a sound of ", count, " samples is too short to be heard");
-  frames = (filled - kFrame - 1) / kHop + 1;
-  const auto sample = [&](int64_t i) -> double { return i < count ? samples[static_cast<size_t>(i)] : 0; };
-  const std::vector<double> filters = even_filters(mels, kPoints, kLowest, kHighest);
-  const std::vector<Complex> turn = turns_of(kPoints);
-  std::vector<Complex> in(kPoints), out(kPoints);
-  std::vector<double> sizes(kPoints / 2 + 1);
+namespace {
+// What is made of frames of so many samples, one every 10 ms, whose high tones are lifted.
+struct LiftedForm {
+  int64_t frame, points;        // of a frame; of its transform
+  double scale = 1;             // of samples
+  std::vector<double> window;   // of a frame
+  std::vector<double> filters;  // [points / 2 + 1, mels]
+  bool powers = false;          // of sizes elsewhere
+  double floor;                 // of what filters make of them
+};
+
+// The logarithm of what the filters make, [mels, frames]; behind the samples are zeros.
+std::vector<float> lifted(const std::vector<float>& samples, int64_t mels, int64_t frames, const LiftedForm& form) {
+  constexpr double kLift = 0.97;
+  const int64_t count = std::ssize(samples);
+  const auto sample = [&](int64_t i) { return i < count ? samples[static_cast<size_t>(i)] * form.scale : 0; };
+  const std::vector<Complex> turn = turns_of(form.points);
+  std::vector<Complex> in(static_cast<size_t>(form.points)), out(static_cast<size_t>(form.points));
+  std::vector<double> sizes(static_cast<size_t>(form.points / 2 + 1));
   std::vector<float> spectrum(static_cast<size_t>(mels * frames));
   for (int64_t f = 0; f < frames; ++f) {
-    for (int64_t k = 0; k < kFrame; ++k) {
+    for (int64_t k = 0; k < form.frame; ++k) {
       const double own = sample(f * kHop + k), before = k > 0 ? sample(f * kHop + k - 1) : own;
-      const double window = 0.5 - 0.5 * turn[static_cast<size_t>(k * (kPoints / kFrame))].re;
-      in[static_cast<size_t>(k)] = {(own - kLift * before) * window, 0};
+      in[static_cast<size_t>(k)] = {(own - kLift * before) * form.window[static_cast<size_t>(k)], 0};
     }
-    transform(in.data(), 1, kPoints, out.data(), turn);
-    for (size_t b = 0; b < sizes.size(); ++b) sizes[b] = std::hypot(out[b].re, out[b].im);
+    transform(in.data(), 1, form.points, out.data(), turn);
+    for (size_t b = 0; b < sizes.size(); ++b) {
+      sizes[b] = std::hypot(out[b].re, out[b].im);
+      if (form.powers) sizes[b] *= sizes[b];
+    }
     for (int64_t m = 0; m < mels; ++m) {
       double sum = 0;
       for (size_t b = 0; b < sizes.size(); ++b)
-        sum += sizes[b] * filters[b * static_cast<size_t>(mels) + static_cast<size_t>(m)];
-      spectrum[static_cast<size_t>(m * frames + f)] = static_cast<float>(std::log(std::max(sum, kFloor)));
+        sum += sizes[b] * form.filters[b * static_cast<size_t>(mels) + static_cast<size_t>(m)];
+      spectrum[static_cast<size_t>(m * frames + f)] = static_cast<float>(std::log(std::max(sum, form.floor)));
     }
   }
   return spectrum;
+}
+
+// Triangles of equal height over mels, by the formula of natural logarithms.
+std::vector<double> filters_over_mels(int64_t mels, int64_t points, double highest) {
+  const auto mel = [](double hertz) { return 1127 * std::log(1 + hertz / 700); };
+  const double step = mel(highest) / static_cast<double>(mels + 1);
+  const int64_t bins = points / 2 + 1;
+  std::vector<double> out(static_cast<size_t>(bins * mels));
+  for (int64_t bin = 0; bin < bins; ++bin) {
+    const double own = mel(static_cast<double>(bin * kSoundRate) / static_cast<double>(points)) / step;
+    for (int64_t m = 0; m < mels; ++m)
+      out[static_cast<size_t>(bin * mels + m)] = std::max(0.0, 1 - std::abs(own - static_cast<double>(m + 1)));
+  }
+  return out;
+}
+}  // namespace
+
+std::vector<float> log_mel_lifted(const std::vector<float>& samples, int64_t mels, int64_t& frames) {
+  constexpr int64_t kFrame = 512, kPoints = 1024, kWhole = 128;
+  const int64_t count = std::ssize(samples), filled = (count + kWhole - 1) / kWhole * kWhole;
+  require(filled > kFrame, Fault::Data, "a sound of ", count, " samples is too short to be heard");
+  frames = (filled - kFrame - 1) / kHop + 1;
+  const std::vector<Complex> turn = turns_of(kFrame);
+  std::vector<double> window;
+  for (const Complex& each : turn) window.push_back(0.5 - 0.5 * each.re);
+  return lifted(samples, mels, frames,
+                {.frame = kFrame,
+                 .points = kPoints,
+                 .window = std::move(window),
+                 .filters = even_filters(mels, kPoints, 125, 7600),
+                 .floor = 1e-5});
+}
+
+std::vector<float> log_mel_of_powers(const std::vector<float>& samples, int64_t mels, int64_t& frames) {
+  constexpr int64_t kPoints = 512;
+  const int64_t count = std::ssize(samples);
+  require(count >= kWindow, Fault::Data, "a sound of ", count, " samples is too short to be heard");
+  frames = (count - kWindow) / kHop + 1;
+  std::vector<double> window;
+  for (int64_t k = 0; k < kWindow; ++k)
+    window.push_back(0.54 - 0.46 * std::cos(2 * M_PI * static_cast<double>(k) / static_cast<double>(kWindow - 1)));
+  return lifted(samples, mels, frames,
+                {.frame = kWindow,
+                 .points = kPoints,
+                 .scale = 32768,
+                 .window = std::move(window),
+                 .filters = filters_over_mels(mels, kPoints, 7690),
+                 .powers = true,
+                 .floor = 1});
 }
 
 }  // namespace apus

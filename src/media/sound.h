@@ -30,6 +30,10 @@ std::vector<float> log_mel(const std::vector<float>& samples, int64_t mels, int6
 // sizes. A sound is filled up to 8 ms with zeros, and a begun frame counts as none.
 std::vector<float> log_mel_lifted(const std::vector<float>& samples, int64_t mels, int64_t& frames);
 
+// Kaldi's [mels, frames], as Phi-4-multimodal has it: of 25 ms every 10 ms, whose high tones are lifted, of samples as
+// whole numbers of 16 bits, the logarithm of powers above 1, up to 7690 Hz. A begun frame counts as none.
+std::vector<float> log_mel_of_powers(const std::vector<float>& samples, int64_t mels, int64_t& frames);
+
 // Rows that a tower makes of so many frames which it halves three times, chunk by chunk.
 inline int64_t rows_of_frames(int64_t frames, int64_t chunk) {
   return frames / chunk * ((chunk + 7) / 8) + (frames % chunk + 7) / 8;

@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.h"
 #include "media/mosaic.h"
@@ -54,6 +55,7 @@ class Texts {
 struct Wanted {
   const MediaContent* content;
   std::string adapter;
+  bool beside_pictures;  // a sound to which it matters (HearingSpec::cascade)
   std::vector<int64_t> source, target;
 };
 
@@ -62,16 +64,21 @@ std::vector<Wanted> wanted_media(const Inputs& in, const Step& s, const SeeingSp
   const Texts texts(in, s);
   const std::vector<std::string> adapter = adapter_of_rows(s, in.id_T.size(0));
   std::vector<Wanted> all;
-  std::map<std::pair<std::string, std::string>, size_t> known;
+  std::map<std::tuple<std::string, std::string, bool>, size_t> known;
   int64_t row = 0;  // of the sequence's first token in the step
   for (size_t i = 0; i < in.media.size(); row += s.length_q[i++]) {
     const int64_t begin = begin_of(s, i), end = begin + s.length_q[i];
     const std::string name = adapter.empty() || s.length_q[i] == 0 ? "" : adapter[static_cast<size_t>(row)];
+    const bool pictures = spec.hearing && spec.hearing->cascade &&
+                          std::any_of(in.media[i].begin(), in.media[i].end(), [](const MediaItem& item) {
+                            return item.content && item.content->type != MediaType::Audio;
+                          });
     for (const MediaItem& item : in.media[i]) {
       if (item.begin >= end || item.begin + item.length <= begin) continue;
       const std::vector<int64_t> own = own_tokens(texts[i], item, spec);
-      const auto [place, added] = known.try_emplace({name, item.content->digest}, all.size());
-      if (added) all.push_back({item.content.get(), name, {}, {}});
+      const bool beside = pictures && item.content->type == MediaType::Audio;
+      const auto [place, added] = known.try_emplace({name, item.content->digest, beside}, all.size());
+      if (added) all.push_back({item.content.get(), name, beside, {}, {}});
       Wanted& wanted = all[place->second];
       for (size_t k = 0; k < own.size(); ++k) {
         if (own[k] < begin || own[k] >= end) continue;
@@ -106,6 +113,8 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(chil
   if (seeing().vision.pooler.heads > 0) pooler_.emplace(seeing().vision, parts_);
   if (seeing().hearing && seeing().hearing->conformer)
     conformer_.emplace(*seeing().hearing->conformer, parts_);
+  else if (seeing().hearing && seeing().hearing->cascade)
+    cascade_.emplace(*seeing().hearing->cascade, parts_);
   else if (seeing().hearing)
     ears_.emplace(*seeing().hearing, parts_);
   for (const auto& form : seeing().own_words) own_words_.emplace_back(*form, parts_);
@@ -115,8 +124,9 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s) : Decoder(std::move(s)), parts_(chil
 }
 
 bool SeeingDecoder::leaves_unread(const std::string& disk_name) const {
-  // A head that pools, as timm calls it.
-  if (disk_name.starts_with(seeing().vision.name + ".attn_pool.")) return true;
+  // A head that pools, as timm and transformers call it.
+  for (const char* head : {".attn_pool.", ".head."})
+    if (disk_name.starts_with(seeing().vision.name + head)) return true;
   // CLIP reads SAM's rows in place of patches.
   if (seeing().page && seeing().page->clip)
     if (disk_name == seeing().page->clip->name + ".embeddings.patch_embedding.weight") return true;
@@ -249,7 +259,7 @@ void SeeingDecoder::look_ahead(const Inputs& in, Step& s) const {
 }
 
 // All images and videos, or all sounds.
-Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of) const {
+Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of, bool beside_pictures) const {
   const bool heard = is_heard(*contents[0]);
   const at::Tensor& like = numbers_like(heard);
   std::vector<at::Tensor> numbers;
@@ -272,15 +282,22 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
   if (heard || mobile_) {
     for (at::Tensor& each : numbers) each = copied(each);
     if (!heard) return {(*mobile_)(numbers, step_of, again), {}};
+    if (cascade_) return {(*cascade_)(numbers, step_of, again, beside_pictures), {}};
     return {conformer_ ? (*conformer_)(numbers, step_of, again) : (*ears_)(numbers, step_of, again), {}};
   }
   if (page_) return {(*page_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), contents, step_of, again), {}};
   if (canvas_)
     return {(*canvas_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), contents, step_of, again), {}};
   std::vector<bool> pooled;  // a mosaic's content is one grid
-  for (const MediaContent* c : contents)
-    if (seeing().mosaic && seeing().mosaic->frames_pooled) pooled.push_back(c->type == MediaType::Video);
-  Sight sight = (*tower_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again, pooled);
+  FrameParts parts;
+  for (const MediaContent* c : contents) {
+    const MosaicForm* mosaic = seeing().mosaic.get();
+    if (mosaic && mosaic->frames_pooled) pooled.push_back(c->type == MediaType::Video);
+    if (!mosaic || mosaic->cut_patch == 0) continue;
+    for (const auto& each : mosaic_patches({c->came_as[1], c->came_as[0]}, *mosaic)) parts.push_back(each);
+  }
+  Sight sight =
+      (*tower_)(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again, pooled, parts);
   if (seeing().mosaic) sight.row_MD = in_mosaics(sight.row_MD, contents);
   if (pooler_) sight.row_MD = (*pooler_)(sight.row_MD, contents, step_of);
   return sight;
@@ -291,11 +308,12 @@ Sight SeeingDecoder::see(const MediaContent& content) const {
 }
 
 // One behind the other. In inference what is known is not computed again.
-Sight SeeingDecoder::features(const Contents& contents, const std::string& adapter, const Step& s) const {
-  const at::Device device = numbers_like(is_heard(*contents[0])).device();
-  const auto step_of = [&](int64_t rows) { return tower_step(s, adapter, rows, device); };
-  if (!s.cache) return see(contents, step_of);
-  const auto key = [&](const MediaContent* c) { return adapter + "\n" + c->digest; };
+Sight SeeingDecoder::features(const Contents& contents, const Group& group, const Step& s) const {
+  const at::Device device = numbers_like(group.heard).device();
+  const auto step_of = [&](int64_t rows) { return tower_step(s, group.adapter, rows, device); };
+  if (!s.cache) return see(contents, step_of, group.beside_pictures);
+  const std::string begin = group.adapter + (group.beside_pictures ? "\nbeside pictures\n" : "\n");
+  const auto key = [&](const MediaContent* c) { return begin + c->digest; };
   Contents fresh;
   std::vector<Sight> of(contents.size());
   for (size_t i = 0; i < contents.size(); ++i) {
@@ -305,7 +323,7 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
       fresh.push_back(contents[i]);
   }
   if (!fresh.empty()) {
-    const Sight all = see(fresh, step_of);
+    const Sight all = see(fresh, step_of, group.beside_pictures);
     int64_t first = 0;
     for (size_t i = 0; i < contents.size(); ++i) {
       if (of[i].row_MD.defined()) continue;
@@ -325,62 +343,6 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
     all.late_MD.push_back(joined(late));
   }
   return all;
-}
-
-// Layers of a tower that is frozen keep nothing for a backward pass, so that nothing is won by running them again.
-bool SeeingDecoder::trains_layers(bool heard) const {
-  const VisionSpec& v = seeing().vision;
-  const HearingSpec* h = seeing().hearing.get();
-  const std::string layers = heard ? str(h->name, ".", h->layers_name, ".") : str(v.name, ".", v.names.blocks, ".");
-  bool trained = false;
-  parts_.visit([&](const std::string& name, Param& p) {
-    trained |= name.starts_with(layers) && p.data.defined() && p.data.requires_grad();
-  });
-  return trained;
-}
-
-namespace {
-// The least that a tower can be given, all noughts.
-MediaContent nothing_for(bool heard, const SeeingSpec& seeing) {
-  MediaContent nothing;
-  const VisionSpec& v = seeing.vision;
-  if (heard) {
-    const HearingSpec& h = *seeing.hearing;
-    nothing.type = MediaType::Audio;
-    // Frames of which every part of the tower has something to read.
-    nothing.shape = {h.mels, h.tail > 0 ? std::min(h.chunk, h.tail + 4) : h.chunk};
-  } else if (v.tile > 0) {
-    const int64_t step = v.merge * v.patch, side = seeing.mosaic ? v.tile : step + v.tile % step;
-    nothing.shape = {1, v.channels, side, side};
-    if (seeing.mobile) nothing.shape = {1, v.channels, v.tile, v.tile};
-    if (seeing.canvas) nothing.shape = {1, v.channels, v.tile, v.tile}, nothing.came_as = {1, 1};
-    if (seeing.mosaic && seeing.mosaic->in_lines) nothing.shape[0] = 2, nothing.came_as = {side, side};
-  } else {
-    nothing.grid = {1, v.merge, v.merge}, nothing.shape = {v.merge * v.merge, v.patch_numbers()};
-    nothing.pooled = {0}, nothing.pool = 1;
-  }
-  const int64_t count = std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>());
-  nothing.values.assign(static_cast<size_t>(count), 0);
-  return nothing;
-}
-}  // namespace
-
-// A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
-// wait for each other.
-at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
-  const bool sees = tower_ || page_ || canvas_ || mobile_, hears = ears_ || conformer_;
-  if (!at::GradMode::is_enabled() || (heard ? !hears : !sees)) return x_TD;
-  bool trained = false;
-  parts_.visit([&](const std::string& name, Param& p) {
-    bool of_ears = !sees || (hears && name.starts_with(seeing().hearing->name + "."));
-    if (conformer_) of_ears |= name.starts_with(seeing().hearing->conformer->embedder.name + ".");
-    trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
-  });
-  if (!trained) return x_TD;
-  const Sight sight = see(nothing_for(heard, seeing()));
-  at::Tensor sum = sight.row_MD.sum();
-  for (const at::Tensor& late : sight.late_MD) sum = sum + late.sum();
-  return x_TD + (sum * 0).to(x_TD.device(), x_TD.scalar_type());
 }
 
 // Tokens that begin and end media have rows of the tower's words.
@@ -432,10 +394,11 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   }
   if (seeing().vision.words > 0 && !in.media.empty()) x_TD = with_marks(std::move(x_TD), in, s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
-  std::map<std::pair<bool, std::string>, std::vector<const Wanted*>> groups;  // of a tower and an adapter
-  for (const Wanted& w : all) groups[{is_heard(*w.content), w.adapter}].push_back(&w);
+  std::map<Group, std::vector<const Wanted*>> groups;
+  for (const Wanted& w : all) groups[{is_heard(*w.content), w.beside_pictures, w.adapter}].push_back(&w);
   for (const bool heard : {false, true})
-    if (const auto first = groups.lower_bound({heard, ""}); first == groups.end() || first->first.first != heard)
+    if (const auto first = groups.lower_bound(Group{.heard = heard});
+        first == groups.end() || first->first.heard != heard)
       x_TD = with_tower_on_tape(std::move(x_TD), heard);
   if (all.empty()) {
     give_layers(in.id_T, x_TD, s);
@@ -445,7 +408,6 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   std::vector<at::Tensor> rows;
   std::vector<std::vector<at::Tensor>> late(seeing().vision.deep_layers.size());
   for (const auto& [which, group] : groups) {
-    const auto& [heard, adapter] = which;
     Contents contents;
     std::vector<int64_t> source;
     int64_t first = 0;
@@ -453,10 +415,10 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
       contents.push_back(w->content);
       for (const int64_t k : w->source) source.push_back(first + k);
       target.insert(target.end(), w->target.begin(), w->target.end());
-      if (!heard) late_target.insert(late_target.end(), w->target.begin(), w->target.end());
+      if (!which.heard) late_target.insert(late_target.end(), w->target.begin(), w->target.end());
       first += tokens_for(*w->content, seeing());
     }
-    const Sight sight = features(contents, adapter, s);
+    const Sight sight = features(contents, which, s);
     const at::Tensor picked = indices(source, sight.row_MD.device());
     const auto pick = [&](const at::Tensor& t) {
       return at::index_select(t, 0, picked).to(x_TD.device(), x_TD.scalar_type());

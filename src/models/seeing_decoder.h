@@ -6,6 +6,7 @@
 #include "models/spec/media_text.h"
 #include "models/towers/audio_tower.h"
 #include "models/towers/canvas_tower.h"
+#include "models/towers/cascade_tower.h"
 #include "models/towers/conformer_tower.h"
 #include "models/towers/feature_cache.h"
 #include "models/towers/mobile_tower.h"
@@ -40,7 +41,7 @@ class SeeingDecoder : public Decoder {
   // Whether the layers of towers that are trained run again in the backward pass, instead of keeping their activations.
   void run_towers_again(bool again) { again_ = again; }
 
-  // What a tower makes of one medium, without adapters' routes.
+  // What a tower makes of one medium alone, without adapters' routes.
   Sight see(const MediaContent& content) const;
 
  private:
@@ -50,10 +51,16 @@ class SeeingDecoder : public Decoder {
   void tell_kinds(const Inputs& in, Step& s) const;
   void tell_pictures(const Inputs& in, Step& s) const;
   void give_pictures(const Step& s, const at::Tensor& x_TD) const;
-  Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
+  // Of media that one tower reads together. `beside_pictures`: sounds of texts with pictures, to which that matters.
+  struct Group {
+    bool heard = false, beside_pictures = false;
+    std::string adapter = "";
+    auto operator<=>(const Group&) const = default;
+  };
+  Sight see(const Contents& contents, const VisionTower::StepOf& step_of, bool beside_pictures = false) const;
   at::Tensor in_lines(const at::Tensor& row_MD, const Contents& contents) const;
   at::Tensor in_mosaics(const at::Tensor& row_MD, const Contents& contents) const;
-  Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
+  Sight features(const Contents& contents, const Group& group, const Step& s) const;
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
   at::Tensor words(const at::Tensor& id_T, const Step& s) const;
   at::Tensor with_rows(const at::Tensor& x_TD, const at::Tensor& target_R, const at::Tensor& row_RD) const;
@@ -61,6 +68,7 @@ class SeeingDecoder : public Decoder {
   bool trains_layers(bool heard) const;
   const at::Tensor& numbers_like(bool heard) const {
     if (heard && conformer_) return conformer_->numbers_like();
+    if (heard && cascade_) return cascade_->numbers_like();
     if (heard && ears_->numbers_like()) return *ears_->numbers_like();
     if (mobile_) return mobile_->numbers_like();
     return page_ ? page_->numbers_like() : canvas_ ? canvas_->numbers_like() : tower_->numbers_like();
@@ -75,8 +83,9 @@ class SeeingDecoder : public Decoder {
   std::optional<PageTower> page_;
   std::optional<CanvasTower> canvas_;
   std::optional<MobileTower> mobile_;
-  std::optional<AudioTower> ears_;  // none: it does not hear, or by a conformer
+  std::optional<AudioTower> ears_;  // none: it does not hear, or by one of the two below
   std::optional<ConformerTower> conformer_;
+  std::optional<CascadeTower> cascade_;
   std::vector<Embedder> own_words_;  // SeeingSpec::own_words
   bool again_ = false;
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.

@@ -217,6 +217,30 @@ void shrink_gemma3n(Json& config) {
   config.update({{"vision_soft_tokens_per_image", 1}, {"audio_soft_tokens_per_image", 3}, {"image_token_id", 35}});
 }
 
+// Phi-4-multimodal: small towers, in the words of transformers or of its authors.
+void shrink_phi4(Json& config) {
+  const bool own = config["model_type"] == "phi4mm";
+  if (!own && config["model_type"] != "phi4_multimodal") return;
+  config["vision_config"] = {{"hidden_size", 8},         {"intermediate_size", 12}, {"num_hidden_layers", 3},
+                             {"num_attention_heads", 2}, {"image_size", 8},         {"crop_size", 8},
+                             {"patch_size", 2},          {"image_token_id", 38}};
+  const Json ears = {{"num_blocks", 2}, {"input_size", 10}, {"ext_pw_out_channel", 8}, {"audio_token_id", 39}};
+  if (!own) {
+    config["audio_config"] = {{"hidden_size", 8},        {"num_attention_heads", 2},
+                              {"intermediate_size", 12}, {"depthwise_separable_out_channel", 8},
+                              {"nemo_conv_channels", 3}, {"bias_max_distance", 4}};
+    return config["audio_config"].update(ears);
+  }
+  config["embd_layer"]["image_embd_layer"]["crop_size"] = 8;
+  Json& audio = config["audio_processor"]["config"];
+  audio.update({{"attention_dim", 8},
+                {"attention_heads", 2},
+                {"linear_units", 12},
+                {"depthwise_seperable_out_channel", 8},
+                {"nemo_conv_settings", {{"conv_channels", 3}}}});
+  audio.update(ears);
+}
+
 // ERNIE 4.5 VL's experts for text and for what is seen; a head turns by two angles.
 void shrink_experts_by_kind(Json& config) {
   const bool nested = config["model_type"] == "ernie4_5_vl_moe";
@@ -322,6 +346,7 @@ std::vector<Json> small_configs() {
     shrink_experts_by_kind(config);
     shrink_canvas(config);
     shrink_gemma3n(config);
+    shrink_phi4(config);
     if (config.contains("rope_scaling") && config["rope_scaling"].contains("xdrope_section"))
       config["rope_scaling"]["xdrope_section"] = {1, 1, 1, 1};
     all.push_back(std::move(config));

@@ -391,6 +391,56 @@ TEST(Families, Gemma3nIsReadInBothStyles) {
   test::expect_says(refusal("audio_config", {{"vocab_size", 64}}), "fills up sounds");
 }
 
+// Of both kinds of files, and of those that leave out what is the class' own, one model is made.
+TEST(Families, Phi4MultimodalIsReadInBothStyles) {
+  Json config = preset_config("phi4-multimodal-hf");
+  const DecoderSpec whole = describe_model(config), own = describe_model(preset_config("phi4-multimodal"));
+  config["vision_config"] = Json::object(), config["audio_config"] = {{"bias_max_distance", 500}};
+  const DecoderSpec sparse = describe_model(config);
+  for (const DecoderSpec* other : {&own, &sparse}) {
+    ASSERT_EQ(parts_of(*other->seeing).size(), parts_of(*whole.seeing).size());
+    for (size_t i = 0; i < parts_of(*whole.seeing).size(); ++i) {
+      EXPECT_EQ(parts_of(*other->seeing)[i].name, parts_of(*whole.seeing)[i].name);
+      EXPECT_EQ(parts_of(*other->seeing)[i].shape, parts_of(*whole.seeing)[i].shape);
+    }
+    EXPECT_EQ(other->seeing->image_token, 200010);
+    EXPECT_EQ(other->seeing->sound_token, 200011);
+    EXPECT_EQ(other->ropes, whole.ropes);
+    EXPECT_EQ(other->seeing->vision.layers, 26);
+    EXPECT_EQ(other->seeing->vision.unread_layers, 1);
+    EXPECT_EQ(other->seeing->hearing->tokens(99), 13);
+  }
+  const DiskForm& form = own.seeing->forms.front();
+  const std::string home = "model.embed_tokens_extend.";
+  for (const auto& [name, disk] :
+       {std::pair{std::string("model.layers.31.self_attn.o_proj.weight"),
+                  std::string("model.layers.31.self_attn.o_proj.base_layer.weight")},
+        {home + "image_embed.img_projection_up.bias", home + "image_embed.img_projection.0.bias"},
+        {home + "image_embed.sub_img_feature_extensor", home + "image_embed.sub_GN"},
+        {home + "image_embed.img_processor.encoder.layers.3.self_attn.q_proj.weight",
+         home + "image_embed.img_processor.encoder.layers.3.self_attn.q_proj.weight"},
+        {home + "audio_embed.down_proj_for_vision_speech.weight",
+         home + "audio_embed.audio_projection.vision.2.weight"},
+        {home + "audio_embed.encoder.encoders.23.self_attn.o_proj.bias",
+         home + "audio_embed.encoder.encoders.23.self_attn.linear_out.bias"},
+        {home + "audio_embed.encoder.encoders.1.feed_forward_in.gate_up_proj.weight",
+         home + "audio_embed.encoder.encoders.1.feed_forward_in.net.0.linear.weight"}}) {
+    EXPECT_EQ(form.disk_name(name), disk);
+    EXPECT_EQ(form.own_name(disk), name);
+  }
+  const auto refusal = [&](const char* preset, const Json& patch) {
+    Json other = preset_config(preset);
+    other.merge_patch(patch);
+    return test::refusal(Fault::Model, [&] { describe_model(other); });
+  };
+  test::expect_says(refusal("phi4-multimodal-hf", {{"vision_config", {{"crop_size", 384}}}}), "crop_size 384");
+  test::expect_says(refusal("phi4-multimodal-hf", {{"audio_config", {{"chunk_size", 16}}}}), "chunk_size -1");
+  test::expect_says(refusal("phi4-multimodal-hf", {{"audio_config", {{"time_reduction", 6}}}}), "no power of 2");
+  test::expect_says(refusal("phi4-multimodal-hf", {{"audio_config", {{"activation", "gelu"}}}}), "only swish");
+  test::expect_says(refusal("phi4-multimodal", {{"audio_processor", {{"name", "whisper"}}}}), "cascades");
+  test::expect_says(refusal("phi4-multimodal", {{"img_processor", {{"layer_idx", -1}}}}), "layer_idx is -1");
+}
+
 // The first files of Llava and those that came after it leave out what is their text part's class' own.
 TEST(Families, TextPartsTakeTheSizesOfTheirClass) {
   Json gemma = preset_config("gemma3-4b");

@@ -46,6 +46,8 @@ from transformers.models.siglip.image_processing_pil_siglip import SiglipImagePr
 from transformers.models.smolvlm.processing_smolvlm import SmolVLMProcessor
 from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
+from transformers.models.phi4_multimodal import image_processing_phi4_multimodal as phi4
+from transformers.models.phi4_multimodal.feature_extraction_phi4_multimodal import Phi4MultimodalFeatureExtractor
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
 CASES = {
@@ -139,6 +141,35 @@ def add_phi3_v(tensors, numbers):
         tiles = planes.unfold(1, side, side).unfold(2, side, side).permute(1, 2, 0, 3, 4).flatten(0, 1)
         tensors[f"phi3_v/{i}"] = torch.cat([whole, tiles]).contiguous()
         numbers[f"phi3_v/{i}/size"] = [large.height, large.width]
+
+
+def add_phi4(tensors, numbers, sound):
+    """Squares of Phi-4-multimodal behind the square of all of it; what of them is no filling; of phi4mm too, whose own processor resizes
+    with Pillow. And the spectrogram of a sound."""
+    side, patch, said = 24, 4, {"size": {"height": 24, "width": 24}, "patch_size": 4, "dynamic_hd": 5}
+    numbers["phi4"] = said
+
+    def add(name, i):
+        picture = tensors[f"picture/{i}"].permute(2, 0, 1)
+        made = phi4.Phi4MultimodalImageProcessor(**said)([picture], return_tensors="pt")
+        (high, wide), mask = made["image_sizes"][0].tolist(), made["image_attention_mask"][0, 1:]
+        lines, columns = mask[:: wide // side, :, 0].sum(), mask[: wide // side, 0].sum()
+        tensors[f"{name}/{i}"] = made["image_pixel_values"][0].float().contiguous()
+        numbers[f"{name}/{i}/size"] = [int(lines) * patch, int(columns) * patch]
+        # The processor counts the square of all of it as one of 16 x 16 cells.
+        numbers[f"{name}/{i}/tokens"] = int(made["num_img_tokens"][0]) - 16 * 17 + 3 * 4
+    for i in range(len(SIZES)):
+        add("phi4_multimodal", i)
+    resize = phi4.tvF.resize
+    as_pillow = lambda image, size, **more: resize(image, size, **more) if more else torch.from_numpy(np.array(Image.fromarray(image.permute(1, 2, 0).numpy()).resize(size[::-1], Image.Resampling.BILINEAR))).permute(2, 0, 1)
+    phi4.tvF.resize = as_pillow
+    add("phi4mm", 1)
+    phi4.tvF.resize = resize
+    ratios = lambda height, width: phi4.Phi4MultimodalImageProcessor().dynamic_preprocess(torch.zeros(3, height, width, dtype=torch.uint8), 448, 14, 32)[0].shape[-2:]
+    numbers["sizes/phi4"] = [[height, width, *ratios(height, width)] for height in (20, 448, 449, 900, 3000) for width in (100, 448, 1000, 5000)]
+    heard = Phi4MultimodalFeatureExtractor(feature_size=8)(sound, sampling_rate=16000, return_tensors="np")
+    tensors["phi4/mel"] = torch.from_numpy(np.ascontiguousarray(heard["audio_input_features"][0].T))
+    numbers["phi4/tokens"] = int(heard["audio_embed_sizes"][0])
 
 
 def add_deepseek_vl2(tensors, numbers):
@@ -355,6 +386,7 @@ def main():
     made = Gemma3nAudioFeatureExtractor(feature_size=8)(sound, return_tensors="np")
     assert made["input_features_mask"].all()
     tensors["gemma3n/mel"] = torch.from_numpy(made["input_features"][0].T).contiguous()
+    add_phi4(tensors, numbers, sound)
     numbers = json.loads(json.dumps(numbers, default=lambda v: int(v) if hasattr(v, "__index__") else dict(v)))
     save_file(tensors, os.path.join(sys.argv[1], "towers.safetensors"))
     with open(os.path.join(sys.argv[1], "towers.json"), "w", encoding="utf-8") as file:

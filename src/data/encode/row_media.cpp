@@ -337,7 +337,8 @@ void place_media(Sample& sample, RowMedia media, const Origin& origin) {
     throw RowError(origin, media[medium].key,
                    "the chat template leaves it out: the message in which it stands is not shown to the model");
   if (!media.empty() && media[0].media.with_question) join_question(out, media, origin);
-  if (out.media.size() > 1 && media[0].media.with_others) join_all(out);
+  const auto with_others = [](const RowMedium& m) { return m.media.with_others; };
+  if (out.media.size() > 1 && std::any_of(media.begin(), media.end(), with_others)) join_all(out);
   sample.ids = std::move(out.ids), sample.trained = std::move(out.trained), sample.weights = std::move(out.weights);
   sample.media = std::move(out.media);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/spec/cascade_spec.h"
 #include "models/spec/conformer_spec.h"
 
 namespace apus {
@@ -76,12 +77,14 @@ int64_t HearingSpec::rows_of_chunk(int64_t frames) const {
 int64_t HearingSpec::tokens(int64_t frames) const {
   if (front == Front::Bare) return frames;
   if (conformer) return conformer->tokens;
+  if (cascade) return cascade->halved(frames);
   const int64_t rows = frames / chunk * rows_of_chunk(chunk) + rows_of_chunk(frames % chunk);
   if (beside > 0) return rows / beside;
   return front == Front::Line ? rows / 2 : rows;
 }
 
 std::vector<TowerPart> parts_of(const HearingSpec& spec) {
+  if (spec.cascade) return parts_of(*spec.cascade);
   return spec.conformer ? parts_of(*spec.conformer) : HearingParts(spec).all();
 }
 
@@ -90,6 +93,14 @@ HearingSpec hearing_of(const ConformerSpec& spec) {
   s.width = spec.width, s.layers = spec.layers, s.heads = spec.heads, s.ffn = 4 * spec.width;
   s.out = spec.embedder.out, s.chunk = 16, s.layers_name = "conformer";
   s.conformer = std::make_shared<const ConformerSpec>(spec);
+  return s;
+}
+
+HearingSpec hearing_of(const CascadeSpec& spec) {
+  HearingSpec s{.front = HearingSpec::Front::Cascade, .name = spec.tower(), .mels = spec.bands};
+  s.width = spec.width, s.layers = spec.layers, s.heads = spec.heads, s.ffn = spec.ffn;
+  s.out = spec.out, s.chunk = int64_t{1} << spec.halvings, s.layers_name = "encoders";
+  s.cascade = std::make_shared<const CascadeSpec>(spec);
   return s;
 }
 

@@ -11,15 +11,16 @@
 namespace apus {
 
 struct ConformerSpec;  // models/spec/conformer_spec.h
+struct CascadeSpec;    // models/spec/cascade_spec.h
 
 // Whisper's encoder as Qwen's models and Voxtral have it: a spectrogram is cut into chunks, each goes through
 // convolutions for itself, and layers look at one chunk or at blocks of some.
 struct HearingSpec {
   // Line: two convolutions over time, of which the second halves it; neighbouring rows become one behind the layers.
   // Plane: three over bands and time, each of which halves both. Bare: none, and no layers; a frame is so many
-  // samples, as many as `mels` says, and becomes a row by a norm without weights and one projection. Conformer: a tower
-  // of another kind, which `conformer` says all of.
-  enum class Front { Line, Plane, Bare, Conformer };
+  // samples, as many as `mels` says, and becomes a row by a norm without weights and one projection. Conformer,
+  // Cascade: towers of other kinds, which `conformer` and `cascade` say all of.
+  enum class Front { Line, Plane, Bare, Conformer, Cascade };
   Front front = Front::Line;
   std::string name = "thinker.audio_tower";
   int64_t mels = 128, width = 0, layers = 0, heads = 0, ffn = 0;
@@ -47,6 +48,7 @@ struct HearingSpec {
   // Never used: other parts of the model, which make speech, read it.
   bool has_speech_marks = false;
   std::shared_ptr<const ConformerSpec> conformer = nullptr;
+  std::shared_ptr<const CascadeSpec> cascade = nullptr;
   // Of its layers, in the tower.
   std::string layers_name = "layers";
   // Plane: channels of its convolutions, and how many whole chunks a block is that layers look at.
@@ -54,7 +56,7 @@ struct HearingSpec {
 
   int64_t head_size() const { return width / heads; }
   // Processors give [sounds, frames, bands], elsewhere [sounds, bands, frames].
-  bool comes_by_frame() const { return front == Front::Bare || front == Front::Conformer; }
+  bool comes_by_frame() const { return front != Front::Line && front != Front::Plane; }
   // Numbers of a row that the first projection reads.
   int64_t joined_width() const { return width * std::max<int64_t>(beside, 1); }
   // Rows of so many frames, at most a chunk, behind the convolutions.
@@ -74,8 +76,9 @@ HearingSpec read_whole_hearing(const Config& audio, int64_t out);
 HearingSpec read_filled_hearing(const Config& audio, int64_t out);
 // Of Whisper itself: half a minute, filled up with silence, which a decoder of its width reads beside the text.
 HearingSpec read_half_minute_hearing(const Config& config);
-// Of Gemma 3n.
+// Of Gemma 3n; of Phi-4-multimodal.
 HearingSpec hearing_of(const ConformerSpec& spec);
+HearingSpec hearing_of(const CascadeSpec& spec);
 // Of Gemma 4 that hears samples; `projection`: the whole name of its one layer.
 HearingSpec read_bare_hearing(const Config& audio, int64_t out, const std::string& projection);
 

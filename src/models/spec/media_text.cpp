@@ -87,10 +87,9 @@ int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
   if (content.type == MediaType::Video) return mosaic.video_rows(shape[0]);
   if (shape[0] == 1 && !mosaic.in_lines) return mosaic.cells * mosaic.cells + 1;
   const ImageSize size{content.came_as[1], content.came_as[0]};
-  if (mosaic.in_lines)
-    require(size.width % mosaic.side == 0 && size.height % mosaic.side == 0, Fault::Data, "the ",
-            media_name(content.type), " of ", size.width, " x ", size.height, " pixels is not in whole squares of ",
-            mosaic.side);
+  if (const int64_t whole = mosaic.cut_patch > 0 ? mosaic.cut_patch : mosaic.side; mosaic.in_lines)
+    require(size.width % whole == 0 && size.height % whole == 0, Fault::Data, "the ", media_name(content.type), " of ",
+            size.width, " x ", size.height, " pixels is not in whole squares of ", whole);
   require(size.width > 0 && size.height > 0 && shape[0] == mosaic_squares(size, mosaic), Fault::Data, "the ",
           media_name(content.type), " of ", size.width, " x ", size.height, " pixels has ", shape[0],
           " tiles, which is not what this model makes of it");

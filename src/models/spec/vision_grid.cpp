@@ -42,6 +42,22 @@ std::vector<int32_t> frame_ends(const std::vector<Grid>& grids) {
   return ends;
 }
 
+SeenPatches seen_patches(const std::vector<Grid>& grids, int64_t merge, const FrameParts& parts) {
+  SeenPatches out{.patch = {}, .ends = {0}};
+  int64_t patch = 0;
+  size_t frame = 0;
+  for (const Grid& g : grids)
+    for (int64_t f = 0; f < g[0]; ++f) {
+      const std::array<int64_t, 2> part = parts[frame++];
+      each_patch(g, merge, [&](int64_t r, int64_t c) {
+        if (r < part[0] && c < part[1]) out.patch.push_back(patch);
+        ++patch;
+      });
+      out.ends.push_back(static_cast<int32_t>(out.patch.size()));
+    }
+  return out;
+}
+
 Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side) {
   Windows out{.cells = {}, .ends = {0}};
   int64_t first = 0;  // cell of the frame

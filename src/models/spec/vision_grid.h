@@ -23,6 +23,16 @@ PatchPlaces patch_places(const std::vector<Grid>& grids, int64_t merge);
 // Cumulative lengths, beginning with 0, of the runs of patches that see each other: one for each frame.
 std::vector<int32_t> frame_ends(const std::vector<Grid>& grids);
 
+// Of each frame, counted over all grids, the lines and columns of patches from its upper left corner that are looked
+// at. Beyond them patches look, and are not looked at. Empty: all of every frame are.
+using FrameParts = std::vector<std::array<int64_t, 2>>;
+// The patches within them, counted over all grids, and the cumulative lengths of the frames' runs.
+struct SeenPatches {
+  std::vector<int64_t> patch;
+  std::vector<int32_t> ends;
+};
+SeenPatches seen_patches(const std::vector<Grid>& grids, int64_t merge, const FrameParts& parts);
+
 // Merged cells in an order in which each window of `side` x `side` of them is one run, and the cumulative lengths of
 // these in patches. Windows at the edges are smaller.
 struct Windows {

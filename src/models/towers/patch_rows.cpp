@@ -91,6 +91,25 @@ at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64
   }
   return at::cat(all, 0);
 }
+
+at::Tensor nearest_in_parts(const std::vector<Grid>& grids, int64_t merge, int64_t side, const FrameParts& parts) {
+  std::vector<int64_t> all;
+  size_t frame = 0;
+  for (const Grid& g : grids) {
+    const PatchPlaces places = patch_places({{1, g[1], g[2]}}, merge);
+    for (int64_t f = 0; f < g[0]; ++f) {
+      const auto [high, wide] = parts[frame++];
+      const at::Tensor line = nearest_entries(high, side, false), column = nearest_entries(wide, side, false);
+      for (size_t n = 0; n < places.row.size(); ++n) {
+        const int64_t r = places.row[n], c = places.column[n];
+        const bool seen = r < high && c < wide;
+        all.push_back(seen ? line.data_ptr<int64_t>()[r] * side + column.data_ptr<int64_t>()[c] : 0);
+      }
+    }
+  }
+  return at::tensor(all, at::kLong);
+}
+
 at::Tensor smooth_rows(const at::Tensor& table, int64_t side, const std::vector<Grid>& grids) {
   const at::Tensor plane = table.reshape({1, side, side, -1}).permute({0, 3, 1, 2});
   std::vector<at::Tensor> all;

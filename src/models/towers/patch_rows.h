@@ -18,6 +18,8 @@ at::Tensor without_rows_before(const at::Tensor& x_ND, const std::vector<int32_t
 
 // TableForm::Nearest: the entry of each patch. `in_steps`: VisionSpec::table_in_steps.
 at::Tensor nearest_in_table(const std::vector<Grid>& grids, int64_t merge, int64_t side, bool in_steps);
+// The same of parts of frames, over each of which the table is spread; patches beyond have the first entry.
+at::Tensor nearest_in_parts(const std::vector<Grid>& grids, int64_t merge, int64_t side, const FrameParts& parts);
 // TableForm::Smooth: of a square table [side x side, D], line by line of each picture.
 at::Tensor smooth_rows(const at::Tensor& table, int64_t side, const std::vector<Grid>& grids);
 // TableForm::Axes: of a table for columns and one for lines.

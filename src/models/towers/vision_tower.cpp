@@ -71,6 +71,9 @@ struct VisionTower::Layout {
   Turn turn;
   Segments frames, windows;
   at::Tensor patch_order, cell_back;  // undefined: as they came
+  // Of parts of frames: the patches that are looked at, and their runs. Undefined: all are.
+  at::Tensor looked_at = {};
+  std::optional<Segments> keys = {};
 };
 
 VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec_(spec) {
@@ -164,14 +167,19 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
     deep_mergers_.push_back(merger(name(str(spec.names.deep_mergers, ".", i, ".")), false));
 }
 
-VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Device device) const {
+VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Device device,
+                                        const FrameParts& parts) const {
   PatchPlaces places = patch_places(grids, spec_.merge);
   if (spec_.window == 0) {
     std::vector<int32_t> ends = frame_ends(grids);
     Turn turn = spec_.turned ? patch_turns(places, spec_, device) : Turn();
     if (spec_.turned && first_) turn = with_first_turns(turn, ends);
     for (size_t i = 0; first_ && i < ends.size(); ++i) ends[i] += static_cast<int32_t>(i);
-    return {turn, {ends, device}, {{0}, device}, {}, {}};
+    Layout whole{turn, {ends, device}, {{0}, device}, {}, {}};
+    if (parts.empty()) return whole;
+    const SeenPatches seen = seen_patches(grids, spec_.merge, parts);
+    whole.looked_at = index_tensor(seen.patch, device), whole.keys.emplace(seen.ends, device);
+    return whole;
   }
   const Windows windows = windows_of(grids, spec_.merge, spec_.window);
   const int64_t cell = spec_.merge * spec_.merge;
@@ -198,8 +206,9 @@ at::Tensor VisionTower::by_pixel(const at::Tensor& patch_NP) const {
 }
 
 // Each patch is read whole: the convolution is one product.
-at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
-  if (spec_.reads_rows) return placed(patch_NP, grids);
+at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids,
+                                 const FrameParts& parts) const {
+  if (spec_.reads_rows) return placed(patch_NP, grids, parts);
   const at::Tensor& weight = patches_->weight();
   const auto by_colour = [&] {
     return weight.view({-1, spec_.patch, spec_.patch, spec_.channels}).permute({0, 3, 1, 2});
@@ -209,11 +218,11 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
   at::Tensor x_ND = ops::linear(own_NP, read.reshape({weight.size(0), -1}), patches_->bias());
   if (norm_in_ && spec_.table_behind_norm) x_ND = (*norm_in_)(x_ND);
   if (!positions_ && !first_and_positions_ && !axes_) return x_ND;
-  return placed(x_ND, grids);
+  return placed(x_ND, grids, parts);
 }
 
 // With learned positions added.
-at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
+at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids, const FrameParts& parts) const {
   if (axes_) {
     for (const Grid& g : grids)
       require(g[1] <= spec_.table_side && g[2] <= spec_.table_side, Fault::Data, "a picture of ", g[1], " x ", g[2],
@@ -225,9 +234,10 @@ at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& 
     std::vector<Grid> shapes = grids;
     for (Grid& g : shapes)
       if (spec_.table_of_strips) g = {g[0], 1, g[1] * g[2]};
-    const at::Tensor entry =
-        nearest_in_table(shapes, spec_.merge, spec_.table_side, spec_.table_in_steps).to(x_ND.device());
-    return x_ND + at::index_select(positions_->weight(), 0, entry);
+    const at::Tensor entry = parts.empty()
+                                 ? nearest_in_table(shapes, spec_.merge, spec_.table_side, spec_.table_in_steps)
+                                 : nearest_in_parts(shapes, spec_.merge, spec_.table_side, parts);
+    return x_ND + at::index_select(positions_->weight(), 0, entry.to(x_ND.device()));
   }
   if (spec_.table_form == TableForm::Smooth) {
     const bool skips = first_ != nullptr;
@@ -298,9 +308,10 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
   if (spec_.turned) std::tie(q, k) = ops::rope(turned(q), turned(k), l.turn.cos, l.turn.sin);
   at::Tensor v = heads(qkv[2]);
   if (spec_.value_norm) v = rms_alone(v.contiguous(), spec_.norm.eps);
-  const Segments& seen = b.full ? l.frames : l.windows;
+  const Segments &look = b.full ? l.frames : l.windows, &seen = l.keys ? *l.keys : look;
+  if (l.keys) k = at::index_select(k, 0, l.looked_at), v = at::index_select(v, 0, l.looked_at);
   const double scale = spec_.score_scale > 0 ? spec_.score_scale : 1 / std::sqrt(static_cast<double>(h));
-  const at::Tensor y = ops::attention(q, k, v, seen.cu, seen.cu, seen.longest, seen.longest,
+  const at::Tensor y = ops::attention(q, k, v, look.cu, seen.cu, look.longest, seen.longest,
                                       {.scale = scale, .mask = {.causal = false}});
   return b.proj(y.reshape({patches, -1}), s);
 }
@@ -411,11 +422,11 @@ at::Tensor VisionTower::through(const Block& b, at::Tensor x_ND, const Layout& l
 }
 
 Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
-                              bool again, const std::vector<bool>& pooled) const {
+                              bool again, const std::vector<bool>& pooled, const FrameParts& parts) const {
   // Shared with layers that run again when this has returned.
-  const auto whole = std::make_shared<const Layout>(layout(grids, patch_NP.device()));
+  const auto whole = std::make_shared<const Layout>(layout(grids, patch_NP.device(), parts));
   const Layout& l = *whole;
-  at::Tensor x_ND = embedded(patch_NP, grids);
+  at::Tensor x_ND = embedded(patch_NP, grids, parts);
   if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
   const std::vector<int32_t> ends = frame_ends(grids);
   if (first_) x_ND = with_first_rows(x_ND, ends);
@@ -447,7 +458,10 @@ Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid
   if (norm_out_) x_ND = (*norm_out_)(x_ND);
   if (!pooled.empty()) x_ND = pooled_rows(x_ND, grids, pooled);
   if (line_end_) {
-    const auto as_patches = [&](const Param* cell) { return cell->data.reshape({-1, spec_.width}); };
+    const auto as_patches = [&](const Param* cell) {
+      const at::Tensor row_ND = cell->data.reshape({-1, spec_.width});  // one, of a mean
+      return row_ND.expand({spec_.merge * spec_.merge, spec_.width});
+    };
     x_ND = at::cat({x_ND, as_patches(line_end_), as_patches(between_)}, 0);
   }
   if (narrow_) x_ND = narrowed(x_ND, grids);

@@ -30,10 +30,11 @@ class VisionTower {
   VisionTower(const VisionSpec& spec, const TowerParts& parts);
   // Patches of all grids, one grid behind the other, in the tower's dtype and on its device. `step_of`: the step for so
   // many rows, which says what adapters and dropout do to them. `again`: layers run again in the backward pass.
-  // `pooled`: of these grids two by two patches become one before the merger, their mean; empty: of none.
+  // `pooled`: of these grids two by two patches become one before the merger, their mean; empty: of none. `parts`: of
+  // towers without windows whose positions are the nearest of a table.
   using StepOf = std::function<Step(int64_t rows)>;
   Sight operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
-                   bool again = false, const std::vector<bool>& pooled = {}) const;
+                   bool again = false, const std::vector<bool>& pooled = {}, const FrameParts& parts = {}) const;
   // Rows of marks (VisionSpec::mark_tokens), by their numbers.
   at::Tensor marks(const at::Tensor& mark_M) const;
   // Its numbers lie on the device of this, in its dtype.
@@ -69,10 +70,10 @@ class VisionTower {
   };
   struct Segments;
   struct Layout;
-  Layout layout(const std::vector<Grid>& grids, at::Device device) const;
+  Layout layout(const std::vector<Grid>& grids, at::Device device, const FrameParts& parts) const;
   at::Tensor by_pixel(const at::Tensor& patch_NP) const;
-  at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const;
-  at::Tensor placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const;
+  at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const FrameParts& parts) const;
+  at::Tensor placed(const at::Tensor& x_ND, const std::vector<Grid>& grids, const FrameParts& parts) const;
   at::Tensor with_first_rows(const at::Tensor& x_ND, const std::vector<int32_t>& ends) const;
   Turn with_first_turns(const Turn& turn, const std::vector<int32_t>& ends) const;
   at::Tensor through(const Block& block, at::Tensor x_ND, const Layout& l, const Step& s) const;
