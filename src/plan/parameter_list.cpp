@@ -104,7 +104,6 @@ class Listing {
     if (keeps_state(keeps) && spec_.state)
       std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
     norm_of_layer(name, norms.after_attention);
-    if (spec_.sound) sound_reading(name, *spec_.sound);
     if (!spec_.feeds_forward(i)) return;
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
     norm_of_layer(name, norms.before_feed_forward);
@@ -115,6 +114,7 @@ class Listing {
     else
       mixture(name, *mixed);
     norm_of_layer(name, norms.after_feed_forward);
+    if (spec_.sound) sound_reading(name, *spec_.sound);
     if (mixed && dense && mixed->late) mixture(name, *mixed);
     if (mixed && dense && !mixed->late) {
       for (const char* each : {"post_feedforward_layernorm_1", "pre_feedforward_layernorm_2"})

@@ -47,8 +47,8 @@ Json decoder_words(Json all) {
 DecoderSpec read(const Config& c) {
   const Json all = with_defaults(c), words = decoder_words(all);
   DecoderSpec spec = read_decoder(Config(words), {.positions = 448, .tied = true});
-  require(!c.flag("scale_embedding", false) && spec.tied, Fault::Model,
-          "config.json: scale_embedding true and tie_word_embeddings false are not known in this family");
+  require(!c.flag("scale_embedding", false), Fault::Model,
+          "config.json: scale_embedding true is not known in this family");
   spec.act = read_activation(Config(words), "hidden_act", "gelu");
   spec.backbone = "model.decoder", spec.final_norm = "layer_norm", spec.head_name = "proj_out";
   use_gpt_positions(spec, "embed_positions");
