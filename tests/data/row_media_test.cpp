@@ -78,6 +78,33 @@ TEST(RowMedia, LineFeedsThatMeetBecomeOne) {
   EXPECT_EQ(placed({30, 7, 6}), (std::vector<int32_t>{30, 20, 1, 2, 20, 6}));  // of five there is no token
 }
 
+// What becomes of a sound may depend on pictures behind it: by its digest, then, it is found with these alone.
+TEST(RowMedia, ADigestTellsOtherMediaThatMatter) {
+  const auto medium = [](const std::string& digest, int32_t token, bool with_others) {
+    RowMedium out;
+    auto content = std::make_shared<MediaContent>();
+    content->digest = digest;
+    out.media.content = content, out.media.placeholder = token, out.media.runs = {{token, token}};
+    out.media.with_others = with_others;
+    return out;
+  };
+  const auto digests = [](std::vector<int32_t> ids, RowMedia media) {
+    Sample sample;
+    sample.ids = std::move(ids), sample.trained.assign(sample.ids.size(), 1);
+    place_media(sample, std::move(media), {});
+    std::vector<std::string> all;
+    for (const MediaItem& item : sample.media) all.push_back(item.digest);
+    return all;
+  };
+  const RowMedium sound = medium("s", 7, true), picture = medium("p", 8, false), other = medium("q", 8, false);
+  EXPECT_EQ(digests({5, 7, 6}, {sound})[0], "s");
+  const auto before = digests({5, 8, 7}, {picture, sound}), behind = digests({5, 7, 8}, {sound, picture});
+  EXPECT_TRUE(behind[0].starts_with("s:"));
+  EXPECT_TRUE(before[1].starts_with("s:"));
+  EXPECT_NE(digests({5, 7, 8}, {sound, other})[0], behind[0]);
+  EXPECT_EQ(digests({5, 8, 8}, {picture, other}), (std::vector<std::string>{"p", "q"}));
+}
+
 TEST(RowMedia, PlaceholdersAreAsManyAsTokens) {
   const Sample s = seeing()
                        .encode(media_row({{"query", "Compare <image> with <image>."},
