@@ -241,6 +241,14 @@ void shrink_phi4(Json& config) {
   audio.update(ears);
 }
 
+// Whisper's two halves.
+void shrink_whisper(Json& config) {
+  if (config["model_type"] != "whisper") return;
+  for (const char* half : {"encoder", "decoder"})
+    config.update({{str(half, "_layers"), 2}, {str(half, "_attention_heads"), 2}, {str(half, "_ffn_dim"), 24}});
+  config.update({{"d_model", 16}, {"num_mel_bins", 8}, {"max_source_positions", 6}, {"decoder_start_token_id", 38}});
+}
+
 // ERNIE 4.5 VL's experts for text and for what is seen; a head turns by two angles.
 void shrink_experts_by_kind(Json& config) {
   const bool nested = config["model_type"] == "ernie4_5_vl_moe";
@@ -347,6 +355,7 @@ std::vector<Json> small_configs() {
     shrink_canvas(config);
     shrink_gemma3n(config);
     shrink_phi4(config);
+    shrink_whisper(config);
     if (config.contains("rope_scaling") && config["rope_scaling"].contains("xdrope_section"))
       config["rope_scaling"]["xdrope_section"] = {1, 1, 1, 1};
     all.push_back(std::move(config));
