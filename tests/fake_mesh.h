@@ -79,7 +79,12 @@ class FakeComm : public Comm {
     for (int r = 0; r < size(); ++r) parts.push_back(out.narrow(0, r * in.size(0), in.size(0)));
     return all_gather_uneven(parts, in);
   }
-  WorkPtr reduce_scatter(at::Tensor, at::Tensor, Reduce) override { return other(); }
+  WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce how) override {
+    const at::Tensor all = in.clone();
+    all_reduce(all, how);
+    out.copy_(all.narrow(0, rank_ * out.size(0), out.size(0)));
+    return std::make_unique<Done>();
+  }
   WorkPtr all_to_all(std::vector<at::Tensor> out, std::vector<at::Tensor> in) override {
     board_.sent[static_cast<size_t>(rank_)] = std::move(in);
     board_.meet();

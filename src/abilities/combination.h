@@ -28,6 +28,7 @@ struct Combination {
 
   // Processes that share out matrices, experts, layers, the tokens of rows.
   int64_t tensor = 1, experts = 1, stages = 1, tokens = 1;
+  bool residual = false;  // --sequence_parallel: the former also share out the tokens between these
   // --deepspeed, --fsdp: 1 the optimizer's state, 2 also gradients, 3 also weights; 0: nothing, or one process.
   int zero = 0;
   // Of 3: groups of processes hold the same.

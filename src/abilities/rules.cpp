@@ -29,6 +29,10 @@ class Rules {
     if (c_.experts > 1) experts();
     if (c_.stages > 1) stages();
     if (c_.tokens > 1) tokens();
+    refuse(c_.residual && c_.tensor == 1,
+           "--sequence_parallel true is of processes that share out matrices, and says that they share out the tokens "
+           "between these as well: give ",
+           kTensor, " with it; ", kTokens, " shares out the tokens of rows without it");
     if (c_.zero == 3) slices();
     if (c_.zero > 0) updates_of_rows();
     return std::move(found_);

@@ -13,7 +13,7 @@ namespace apus {
 at::Tensor places_behind(const Step& s);
 
 // The cross-entropy in sum, the labels that it is over, and which of them were right. `embedded_TD` and `hidden_TD`: of
-// the model's own pass over the batch, whose step it was.
+// the model's own pass over the batch, whose step it was; the former as the layers were given it.
 struct AheadLoss {
   at::Tensor sum, nll_sum, count, correct;
 };

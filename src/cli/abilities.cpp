@@ -38,8 +38,9 @@ int run(const AbilitiesOptions& o) {
   if (o.format == "text")
     std::printf(
         "Two processes share out what a column names: zero2 gradients and the optimizer's state, zero3 weights too, "
-        "tensor\nmatrices, experts those of mixtures, stages layers, tokens the tokens of each row. "
-        "In a reason `this` is the row, and\n`the flag` the column's.\n\n");
+        "tensor\nmatrices (with --sequence_parallel true also the tokens between them), experts those of mixtures, "
+        "stages layers, tokens\nthe tokens of each row. In a reason `this` is the row, and `the flag` the "
+        "column's.\n\n");
   std::vector<Ability> algorithms = algorithm_abilities(model);
   if (!o.rlhf_type.empty()) std::erase_if(algorithms, [&](const Ability& a) { return a.what != o.rlhf_type; });
   print(o, "algorithm, LoRA", algorithms);

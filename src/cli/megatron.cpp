@@ -98,7 +98,6 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
        "use_distributed_optimizer",
        "account_for_embedding_in_pipeline_split",
        "account_for_loss_in_pipeline_split",
-       "sequence_parallel",
        "padding_free",
        "no_load_optim",
        "no_load_rng",
@@ -202,7 +201,7 @@ class Translation {
       return;
     }
     readers_ = ranks / mesh.sharers();
-    for (const char* name : {"use_megatron_fsdp", "optimizer_cpu_offload"}) taken_.insert(name);
+    for (const char* name : {"use_megatron_fsdp", "optimizer_cpu_offload", "sequence_parallel"}) taken_.insert(name);
     for (const Words* names : {&kLayouts, &kPieces}) taken_.insert(names->begin(), names->end());
     const int64_t experts = own_experts(mesh, ranks);
     if (is_possible(mesh, experts))
@@ -286,6 +285,7 @@ class Translation {
 
   void as_it_is(const MegatronMesh& mesh, int64_t experts) {
     if (mesh.tensor > 1) give("tensor_model_parallel_size", {str(mesh.tensor)});
+    if (shares_residual(mesh)) give("sequence_parallel", {"true"});
     if (mesh.context > 1) give("sequence_parallel_size", {str(mesh.context)});
     if (mesh.pipeline > 1) {
       give("pipeline_model_parallel_size", {str(mesh.pipeline)});
@@ -299,6 +299,9 @@ class Translation {
       out_.notes.push_back(str(mesh.text(), ": here the experts lie on ", experts, experts == 1 ? " rank" : " ranks",
                                ", and ", mesh.tensor, " share out their matrices as they do the others"));
   }
+
+  // Without others that share out matrices it asks for nothing.
+  bool shares_residual(const MegatronMesh& mesh) const { return mesh.tensor > 1 && truth("sequence_parallel", false); }
 
   // So many as can share the tokens of a row: at most those asked for, and a divisor of them.
   int64_t row_sharers(int64_t asked) const {
@@ -320,6 +323,8 @@ class Translation {
                        sharers < mesh.sharers(),
                weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
     if (sharers > 1) give("sequence_parallel_size", {str(sharers)});
+    if (shares_residual(mesh))
+      unused_["no matrices are shared out, between which tokens could be"].insert("--sequence_parallel");
     for (const Words* names : {&kLayouts, &kPieces})
       for (const std::string& name : *names)
         if (has(name)) unused_["the layers are not run by stages"].insert("--" + name);

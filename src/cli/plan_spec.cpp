@@ -108,6 +108,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.train.row_sharers = mesh.sequence_parallel_size;
   spec.train.row_groups =
       token_sharers(spec.model.sharing, mesh.sequence_parallel_size, mesh.tensor_model_parallel_size).groups;
+  spec.train.residual_sharers = mesh.sequence_parallel ? mesh.tensor_model_parallel_size : 1;
   spec.share = {.tensor = mesh.tensor_model_parallel_size, .experts = mesh.expert_model_parallel_size, .stages = {}};
   if (const auto stages = static_cast<size_t>(mesh.pipeline_model_parallel_size); stages > 1) {
     const std::vector<Range> pieces = stage_layers(spec.model.layers, mesh.stages(), spec.model.seen_layers);

@@ -382,6 +382,7 @@ Combination TrainRun::combination(int64_t ranks, const ModelFacts* facts) const 
           .experts = mesh.expert_model_parallel_size,
           .stages = mesh.pipeline_model_parallel_size,
           .tokens = mesh.sequence_parallel_size,
+          .residual = mesh.sequence_parallel,
           .zero = ranks > 1 ? mesh.sharding().stage : 0,
           .groups = mesh.sharding().group.has_value(),
           .tuner = tuner.tuner_type,

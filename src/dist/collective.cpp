@@ -19,24 +19,26 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Map = std::function<at::Tensor(const at::Tensor&)>;
 
-struct Both : torch::CustomClassHolder {
-  Both(Map there, Map back) : forward(std::move(there)), adjoint(std::move(back)) {}
-  Map forward, adjoint;
+struct Adjoint : torch::CustomClassHolder {
+  explicit Adjoint(Map map) : map(std::move(map)) {}
+  Map map;
 };
 
+// The way there does not stay on the tape: it may hold the result.
 struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const c10::intrusive_ptr<Both>& map) {
-    ctx->saved_data["map"] = c10::IValue::make_capsule(map);
-    return map->forward(x);
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Map& map,
+                            const c10::intrusive_ptr<Adjoint>& adjoint) {
+    ctx->saved_data["adjoint"] = c10::IValue::make_capsule(adjoint);
+    return map(x);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const auto map = c10::static_intrusive_pointer_cast<Both>(ctx->saved_data["map"].toCapsule());
-    return {map->adjoint(grads[0]), at::Tensor()};
+    const auto adjoint = c10::static_intrusive_pointer_cast<Adjoint>(ctx->saved_data["adjoint"].toCapsule());
+    return {adjoint->map(grads[0]), at::Tensor(), at::Tensor()};
   }
 };
 
-at::Tensor applied(const at::Tensor& x, Map forward, Map adjoint) {
-  return Linear::apply(x, c10::make_intrusive<Both>(std::move(forward), std::move(adjoint)));
+at::Tensor applied(const at::Tensor& x, const Map& map, Map adjoint) {
+  return Linear::apply(x, map, c10::make_intrusive<Adjoint>(std::move(adjoint)));
 }
 
 std::vector<int64_t> with_rows(const at::Tensor& like, int64_t rows) {
@@ -99,12 +101,16 @@ at::Tensor own_sums(const at::Tensor& x, Comm& ranks, const Rows& rows) {
   return sum.to(x.scalar_type());
 }
 
+Map given(const at::Tensor& result) {
+  return [result](const at::Tensor&) { return result; };
+}
+
 }  // namespace
 
-at::Tensor all_reduce(const at::Tensor& x, Comm& ranks) {
+at::Tensor all_reduce(const at::Tensor& x, Comm& ranks, const at::Tensor& known) {
   if (ranks.size() == 1) return x;
   const Map sum = [&ranks](const at::Tensor& t) { return sum_of(t, ranks); };
-  return applied(x, sum, sum);
+  return applied(x, known.defined() ? given(known) : sum, sum);
 }
 
 at::Tensor all_gather(const at::Tensor& x, Comm& ranks, const Rows& rows) {
@@ -115,12 +121,12 @@ at::Tensor all_gather(const at::Tensor& x, Comm& ranks, const Rows& rows) {
       [&ranks, rows](const at::Tensor& g) { return own_sums(g, ranks, rows); });
 }
 
-at::Tensor reduce_scatter(const at::Tensor& x, Comm& ranks, const Rows& rows) {
+at::Tensor reduce_scatter(const at::Tensor& x, Comm& ranks, const Rows& rows, const at::Tensor& known) {
   check("reduce_scatter", x, ranks, rows, total(rows));
   if (ranks.size() == 1) return x;
-  return applied(
-      x, [&ranks, rows](const at::Tensor& t) { return own_sums(t, ranks, rows); },
-      [&ranks, rows](const at::Tensor& g) { return rows_of_all(g, ranks, rows); });
+  const Map sum = [&ranks, rows](const at::Tensor& t) { return own_sums(t, ranks, rows); };
+  return applied(x, known.defined() ? given(known) : sum,
+                 [&ranks, rows](const at::Tensor& g) { return rows_of_all(g, ranks, rows); });
 }
 
 at::Tensor all_to_all(const at::Tensor& x, Comm& ranks, const Rows& send, const Rows& receive) {

@@ -16,12 +16,13 @@ namespace apus::collective {
 // How many rows of dimension 0 each rank has, or gets; they may differ, and may be none.
 using Rows = std::vector<int64_t>;
 
-// The sum over ranks, on all of them. Adjoint: the same.
-at::Tensor all_reduce(const at::Tensor& x, Comm& ranks);
+// The sum over ranks, on all of them. Adjoint: the same. `known`: the result, if it is there already: nothing is sent,
+// and its backward pass is as it would be.
+at::Tensor all_reduce(const at::Tensor& x, Comm& ranks, const at::Tensor& known = {});
 // The ranks' rows one behind the other, on all of them. Adjoint: reduce_scatter.
 at::Tensor all_gather(const at::Tensor& x, Comm& ranks, const Rows& rows);
-// The sum over ranks, of which each gets its rows. Adjoint: all_gather.
-at::Tensor reduce_scatter(const at::Tensor& x, Comm& ranks, const Rows& rows);
+// The sum over ranks, of which each gets its rows. Adjoint: all_gather. `known`: as above.
+at::Tensor reduce_scatter(const at::Tensor& x, Comm& ranks, const Rows& rows, const at::Tensor& known = {});
 // x has send[r] rows for each rank r, one behind the other; the result has receive[r] rows from each. Adjoint: the
 // same with the two exchanged.
 at::Tensor all_to_all(const at::Tensor& x, Comm& ranks, const Rows& send, const Rows& receive);

@@ -21,6 +21,7 @@
 #include "models/layer_parts.h"
 #include "models/own_guess_head.h"
 #include "nn/moe.h"
+#include "nn/residual_share.h"
 #include "nn/rope.h"
 #include "nn/state_layer.h"
 #include "nn/token_share.h"
@@ -102,14 +103,18 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
 }
 
 at::Tensor DecoderLayer::mixed(const at::Tensor& x_TD, const Step& s) const {
-  at::Tensor y_TD = (*mixers_[0])(x_TD, s);
-  for (size_t i = 1; i < mixers_.size(); ++i) y_TD = y_TD + (*mixers_[i])(x_TD, s);
-  return y_TD;
+  return through_all_tokens(x_TD, s, [&](const at::Tensor& all_TD) {
+    return mixers_.size() == 1 ? (*mixers_[0])(all_TD, s) : (*mixers_[0])(all_TD, s) + (*mixers_[1])(all_TD, s);
+  });
+}
+
+at::Tensor DecoderLayer::fed(const at::Tensor& x_TD, const Step& s) const {
+  return through_all_tokens(x_TD, s, [&](const at::Tensor& all_TD) { return (*feed_forward_)(all_TD, s); });
 }
 
 at::Tensor DecoderLayer::with_norms_of_sums(const at::Tensor& x_TD, const Step& s) const {
   const at::Tensor read_TD = (*after_attention_)(x_TD + mixed(x_TD, s));
-  return (*after_feed_forward_)(read_TD + (*feed_forward_)(read_TD, s));
+  return (*after_feed_forward_)(read_TD + fed(read_TD, s));
 }
 
 at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s) const {
@@ -117,14 +122,14 @@ at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s)
   const at::Tensor read_TD = (*before_attention_)(x_TD);
   const at::Tensor sum_TD = read_TD * behind_mixer.kept + mixed(read_TD, s) * behind_mixer.added;
   const at::Tensor fed_TD = (*before_feed_forward_)(sum_TD);
-  return fed_TD * behind_feed_forward.kept + (*feed_forward_)(fed_TD, s) * behind_feed_forward.added;
+  return fed_TD * behind_feed_forward.kept + fed(fed_TD, s) * behind_feed_forward.added;
 }
 
 at::Tensor DecoderLayer::with_streams(const at::Tensor& x_TW, const Step& s) const {
   const StreamsMeet::Read read = mixer_streams_->read(x_TW);
   const at::Tensor sum_TW = mixer_streams_->given_back(x_TW, read, mixed((*before_attention_)(read.one_TD), s));
-  const StreamsMeet::Read fed = feed_forward_streams_->read(sum_TW);
-  return feed_forward_streams_->given_back(sum_TW, fed, (*feed_forward_)((*before_feed_forward_)(fed.one_TD), s));
+  const StreamsMeet::Read after = feed_forward_streams_->read(sum_TW);
+  return feed_forward_streams_->given_back(sum_TW, after, fed((*before_feed_forward_)(after.one_TD), s));
 }
 
 at::Tensor DecoderLayer::with_gates(const at::Tensor& x_TD, const Step& s) const {
@@ -133,7 +138,7 @@ at::Tensor DecoderLayer::with_gates(const at::Tensor& x_TD, const Step& s) const
   };
   const at::Tensor open_T1 = s.pictures->open_T1.to(x_TD.device(), x_TD.scalar_type());
   const at::Tensor sum_TD = x_TD + opened(mixed((*before_attention_)(x_TD), s), gates_->attention);
-  return sum_TD + opened((*feed_forward_)((*before_feed_forward_)(sum_TD), s) * open_T1, gates_->feed_forward);
+  return sum_TD + opened(fed((*before_feed_forward_)(sum_TD), s) * open_T1, gates_->feed_forward);
 }
 
 at::Tensor DecoderLayer::with_pictures(const at::Tensor& x_TD, const Step& s) const {
@@ -147,7 +152,7 @@ at::Tensor DecoderLayer::with_sound(const at::Tensor& x_TD, const Step& s) const
   const auto heard = [&](const at::Tensor& x) { return (*sound_)((*before_sound_)(x), s); };
   at::Tensor read_TD = sum_TD;
   if (s.pictures) read_TD = sum_TD + (s.pictures->idle ? heard(sum_TD.narrow(0, 0, 1)).sum() * 0 : heard(sum_TD));
-  return read_TD + (*feed_forward_)((*before_feed_forward_)(read_TD), s);
+  return read_TD + fed((*before_feed_forward_)(read_TD), s);
 }
 
 // What the layer is given, opened by a gate that reads x.
@@ -163,7 +168,7 @@ at::Tensor DecoderLayer::with_altup(const at::Tensor& x_TW, const Step& s) const
   const at::Tensor read_TD = (*before_attention_)(active_TD);
   const at::Tensor attended_TD = active_TD + (*after_attention_)(mixed(read_TD, s));
   const at::Tensor sum_TD = (attended_TD + (*narrow_path_)(read_TD, s)) * std::sqrt(0.5);
-  const at::Tensor fed_TD = (*feed_forward_)((*before_feed_forward_)(sum_TD), s);
+  const at::Tensor fed_TD = fed((*before_feed_forward_)(sum_TD), s);
   const at::Tensor corrected_TSD = altup_->corrected(foretold_TSD, sum_TD + (*after_feed_forward_)(fed_TD), s);
   return AltUp::with_added(corrected_TSD, own_input(altup_->opening(corrected_TSD), s));
 }
@@ -183,8 +188,8 @@ at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) co
   if (sums_) return with_normed_sums(x_TD, s);
   if (mixer_streams_) return with_streams(x_TD, s);
   const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
-  const auto fed = [&](const at::Tensor& sum_TD, const at::Tensor& read_TD) {
-    at::Tensor fed_TD = (*feed_forward_)(read_TD, s);
+  const auto with_fed = [&](const at::Tensor& sum_TD, const at::Tensor& read_TD) {
+    at::Tensor fed_TD = fed(read_TD, s);
     if (beside_) {
       const at::Tensor met_TD = beside_->mixture.apart(beside_->before_experts(sum_TD), sum_TD, s);
       fed_TD = beside_->after_block(fed_TD) + beside_->after_experts(met_TD);
@@ -193,7 +198,7 @@ at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) co
     if (after_feed_forward_) fed_TD = (*after_feed_forward_)(fed_TD);
     return sum_TD + scaled(std::move(fed_TD));
   };
-  if (mixers_.empty()) return fed(x_TD, before_feed_forward_ ? (*before_feed_forward_)(x_TD) : x_TD);
+  if (mixers_.empty()) return with_fed(x_TD, before_feed_forward_ ? (*before_feed_forward_)(x_TD) : x_TD);
   at::Tensor read_TD = before_attention_ ? (*before_attention_)(x_TD) : x_TD;
   at::Tensor attended_TD = mixed(read_TD, s);
   if (after_attention_) attended_TD = (*after_attention_)(attended_TD);
@@ -205,7 +210,7 @@ at::Tensor DecoderLayer::with_branches(const at::Tensor& x_TD, const Step& s) co
     sum_TD = x_TD + scaled(std::move(attended_TD));
     if (!parallel_) read_TD = sum_TD;
   }
-  return feed_forward_ ? fed(sum_TD, read_TD) : sum_TD;
+  return feed_forward_ ? with_fed(sum_TD, read_TD) : sum_TD;
 }
 
 struct Decoder::Backbone : Module {
@@ -375,7 +380,6 @@ void Decoder::begin(Step& s) const {
 namespace {
 // Those that share out the words of embedding and head; null: nobody does.
 Comm* word_ranks(MeshView* mesh) { return mesh && mesh->size(Axis::Tp) > 1 ? &mesh->comm(Axis::Tp) : nullptr; }
-
 // Each token's row comes from the one rank that has it.
 at::Tensor of_all_tables(const at::Tensor& id_T, const Range& own,
                          const std::function<at::Tensor(const at::Tensor&)>& rows, Comm& ranks) {

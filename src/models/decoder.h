@@ -28,6 +28,7 @@ class DecoderLayer : public Module {
   Norm* norm(const std::string& name, const DecoderSpec& spec);
   std::vector<Mixer*> make_mixers(const DecoderSpec& spec, int64_t index);
   at::Tensor mixed(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor fed(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_norms_of_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_normed_sums(const at::Tensor& x_TD, const Step& s) const;
   at::Tensor with_branches(const at::Tensor& x_TD, const Step& s) const;

@@ -10,9 +10,9 @@
 #include <algorithm>
 
 #include "base/files.h"
-#include "dist/collective.h"
 #include "dist/mesh.h"
 #include "nn/parts.h"
+#include "nn/residual_share.h"
 #include "nn/training_step.h"
 #include "ops/fp8_linear.h"
 #include "ops/ops.h"
@@ -142,8 +142,10 @@ void Linear::put_weight(const at::Tensor& value) {
 }
 
 namespace {
-// A tensor to ask for its shape and type, without values.
-at::Tensor shape_alone(const at::Tensor& like) { return at::zeros({1}, like.options()).expand(like.sizes()); }
+// A tensor to ask for its shape and type, without values: so many rows like these.
+at::Tensor shape_alone(const at::Tensor& like, int64_t rows) {
+  return at::zeros({1}, like.options()).expand({rows, like.size(1)});
+}
 }  // namespace
 
 at::Tensor Linear::product(const at::Tensor& x_TI, const at::Tensor& bias, const Step& s,
@@ -154,24 +156,29 @@ at::Tensor Linear::product(const at::Tensor& x_TI, const at::Tensor& bias, const
   return ops::fp8_linear(x_TI, weight, bias, *fp8, known);
 }
 
-// Adapters that only add have changed y itself, which is remembered with them. Others look at y as it was before them:
-// that is remembered, and they run again.
+// Adapters that only add have changed y itself, which is remembered with them: where ranks sum it, the sum is, and is
+// not made again. Others look at y as it was before them: that is remembered, and they run again.
 at::Tensor Linear::remembering(const at::Tensor& x_TI, const Step& s, Memo& memo) const {
   const bool only_add =
       std::all_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->only_adds(); });
   Memo* const inner = only_add ? &memo : nullptr;
-  const at::Tensor bias = bias_ && !summing_ranks(*this) ? bias_->data : at::Tensor();
+  Comm* const ranks = summing_ranks(*this);
+  const at::Tensor bias = bias_ && !ranks ? bias_->data : at::Tensor();
+  const auto summed = [&](const at::Tensor& y_TO, const at::Tensor& known) {
+    return ranks ? own_sum(y_TO, *ranks, s, known) : y_TO;
+  };
   if (memo.again()) {
-    const at::Tensor known_TO = std::move(memo.recall(*this).front());
-    return with_adapters(x_TI, product(x_TI, bias, s, known_TO), weight_.data, s, inner);
+    at::Tensor known = std::move(memo.recall(*this).front()), sum;
+    if (ranks && only_add) sum = known, known = shape_alone(known, x_TI.size(0));
+    return summed(with_adapters(x_TI, product(x_TI, bias, s, known), weight_.data, s, inner), sum);
   }
   const at::Tensor y_TO = product(x_TI, bias, s);
   // One of several adapters may add to y in place before another looks at it.
   const at::Tensor before_TO = only_add ? at::Tensor() : adapters_.size() > 1 ? y_TO.clone() : y_TO;
-  const at::Tensor changed_TO = with_adapters(x_TI, y_TO, weight_.data, s, inner);
+  const at::Tensor changed = summed(with_adapters(x_TI, y_TO, weight_.data, s, inner), {});
   const bool values = !only_add || result_ != ResultKind::OnlyAdded;
-  memo.remember(*this, {!only_add ? before_TO : values ? changed_TO : shape_alone(changed_TO)});
-  return changed_TO;
+  memo.remember(*this, {!only_add ? before_TO : values ? changed : shape_alone(changed, changed.size(0))});
+  return changed;
 }
 
 // Adapters add to the rank's own product, as their factors are cut like the weight; the bias is added to the sum.
@@ -185,10 +192,9 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
     const at::Tensor bias = bias_ && !ranks ? bias_->data : at::Tensor();
     y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, weight_.part[0].size) : product(x_TI, bias, s);
     y_TO = with_adapters(x_TI, y_TO, weight_.data, s);
+    if (ranks) y_TO = own_sum(y_TO, *ranks, s);
   }
-  if (!ranks) return y_TO;
-  const at::Tensor sum_TO = collective::all_reduce(y_TO, *ranks);
-  return bias_ ? sum_TO + bias_->data : sum_TO;
+  return ranks && bias_ ? y_TO + bias_->data : y_TO;
 }
 
 at::Tensor Linear::wide(const at::Tensor& x_TI, const Step& s) const {

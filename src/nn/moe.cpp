@@ -29,6 +29,7 @@
 #include "nn/expert_choices.h"
 #include "nn/expert_dispatch.h"
 #include "nn/norm.h"
+#include "nn/residual_share.h"
 #include "nn/router.h"
 #include "nn/steady.h"
 #include "nn/token_share.h"
@@ -210,7 +211,7 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
   };
   const at::Tensor y_TD = all_here();
   const bool halves = ranks && ranks->size(Axis::Tp) > 1 && down_.part[2].size != down_.full[2];
-  return halves ? collective::all_reduce(y_TD, ranks->comm(Axis::Tp)) : y_TD;
+  return halves ? own_sum(y_TD, ranks->comm(Axis::Tp), s) : own_tokens(y_TD, s);
 }
 
 at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs,
@@ -460,12 +461,12 @@ at::Tensor MoeMlp::apart(const at::Tensor& x_TD, const at::Tensor& routed_TD, co
   if (spec_.idle > 0) {
     const at::Tensor idle_Tk =
         routing.weight_Tk * (routing.expert_Tk >= spec_.experts).to(routing.weight_Tk.scalar_type());
-    y_TD = y_TD + x_TD * idle_Tk.sum(1, /*keepdim=*/true).to(x_TD.scalar_type());
+    y_TD = y_TD + own_tokens(x_TD * idle_Tk.sum(1, /*keepdim=*/true).to(x_TD.scalar_type()), s);
   }
   if (bias_) y_TD = y_TD + bias_->data;
   if (shared_) {
-    const at::Tensor shared_TD = (*shared_)(x_TD, s);
-    y_TD = y_TD + (shared_gate_ ? steady_sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);
+    const at::Tensor shared_TD = own_tokens((*shared_)(x_TD, s), s);
+    y_TD = y_TD + (shared_gate_ ? own_tokens(steady_sigmoid((*shared_gate_)(x_TD, s)), s) * shared_TD : shared_TD);
   }
   return spec_.out_scale == 1 ? y_TD : y_TD * spec_.out_scale;
 }

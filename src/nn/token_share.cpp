@@ -137,10 +137,21 @@ at::Tensor TokenShare::as_shared_out(const at::Tensor& x_T) const {
   return ring_ ? at::index_select(x_T, 0, order_T_.to(x_T.device())) : x_T;
 }
 
+namespace {
+collective::Rows sizes(const std::vector<Range>& parts) {
+  collective::Rows out;
+  for (const Range& part : parts) out.push_back(part.size);
+  return out;
+}
+}  // namespace
+
 at::Tensor TokenShare::gathered(const at::Tensor& x_tD) const {
-  collective::Rows counts;
-  for (const Range& r : tokens_) counts.push_back(r.size);
-  return in_order(collective::all_gather(x_tD, ranks_, counts));
+  return in_order(collective::all_gather(x_tD, ranks_, sizes(tokens_)));
+}
+
+at::Tensor TokenShare::own_sum(const at::Tensor& x_T, const at::Tensor& known) const {
+  require(!ring_, Fault::Bug, "sums of tokens that lie in another order");
+  return collective::reduce_scatter(x_T, ranks_, sizes(tokens_), known);
 }
 
 at::Tensor TokenShare::rows(const at::Tensor& x_T, const Range& places) const {

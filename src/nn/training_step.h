@@ -32,6 +32,9 @@ struct TrainingStep {
   std::shared_ptr<at::Tensor> table;
   // Where several ranks share out the tokens: layers are given this rank's alone, all else in the step is of all.
   std::shared_ptr<const TokenShare> tokens = {};
+  // Where ranks that share out matrices share out the tokens between these too (nn/residual_share.h): layers are given
+  // this rank's alone, and their mixers and feed-forwards those of all. Null: every rank has all of them.
+  std::shared_ptr<const TokenShare> residual = {};
   // Where sequences share their beginnings (train/shared_prefix): the rows of this pass's keys that they see, one
   // sequence behind the other. Undefined: each sees its own.
   at::Tensor key_K = {};

@@ -32,7 +32,8 @@ class Pipeline::Runner final : public LayerRunner {
   }
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override {
     if (p_.first()) return inner_->embed(model, in, s);
-    const auto& share = training_of(s).tokens;
+    const TrainingStep& training = training_of(s);
+    const auto& share = training.residual ? training.residual : training.tokens;
     return p_.receive(share ? share->own().size : in.id_T.size(0), router_.get());
   }
   at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override {

@@ -141,7 +141,7 @@ std::vector<std::vector<std::string>> meshes_to_try(const PlanSpec& base, const 
           const auto give = [&](const char* flag, const std::string& value) {
             flags.insert(flags.end(), {flag, value});
           };
-          if (tensor > 1) give("--tensor_model_parallel_size", str(tensor));
+          if (tensor > 1) give("--tensor_model_parallel_size", str(tensor)), give("--sequence_parallel", "true");
           if (stages > 1) give("--pipeline_model_parallel_size", str(stages));
           if (experts > 1) give("--expert_model_parallel_size", str(experts));
           if (zero > 0) give("--deepspeed", str("zero", zero));

@@ -48,7 +48,8 @@ double experts_part(const ModelFacts& m) {
 }
 
 // Of one micro-batch, how long a device waits for those that it shares out the model with: sums behind attention and
-// feed-forward, tokens on their way to experts and back, what a stage hands on; in the backward pass again.
+// feed-forward, tokens on their way to experts and back, what a stage hands on; in the backward pass again. Where sums
+// give each its own tokens, a pass sends as much, and what a layer read is gathered once more.
 double mesh_seconds(const PlanSpec& s) {
   const ModelFacts& m = s.model;
   const auto tensor = static_cast<double>(s.share.tensor), experts = static_cast<double>(s.share.experts),
@@ -57,7 +58,8 @@ double mesh_seconds(const PlanSpec& s) {
   const double token = s.train.tokens * static_cast<double>(m.hidden) * s.train.element;
   const double passes = 2 + (s.train.recompute.selective ? 0 : s.train.recompute.share(m.layers));
   const auto sparse = static_cast<double>(std::count(m.sparse.begin(), m.sparse.end(), true));
-  const double sums = static_cast<double>(m.layers) / stages * 2 * passes * 2 * (tensor - 1) / tensor * token,
+  const double again = s.train.residual_sharers > 1 ? 1 - s.train.recompute.share(m.layers) : 0;
+  const double sums = static_cast<double>(m.layers) / stages * 2 * (2 * passes + again) * (tensor - 1) / tensor * token,
                sent = sparse / stages * 2 * passes * (experts - 1) / experts * static_cast<double>(m.per_token) * token;
   const auto link = [&](double devices) {
     return devices <= static_cast<double>(s.device.node) ? s.device.link : s.device.network;
@@ -122,6 +124,11 @@ Speed inference(const PlanSpec& s, const TuningFacts& tuning) {
 }
 
 }  // namespace
+
+double RecomputeFacts::share(int64_t model_layers) const {
+  const double part = !selective ? 1 : (feed_forward ? 0.55 : 0) + (attention ? 0.1 : 0);
+  return part * static_cast<double>(std::min(layers, model_layers)) / static_cast<double>(model_layers);
+}
 
 Speed estimated_speed(const PlanSpec& s, const TuningFacts& t) {
   return s.inference ? inference(s, t) : training(s, t);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows nn/, ops/ and train/, whose operators decide what is kept for the backward pass. A tensor is named here by
-// its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
+// its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward. R is D, or the part of
+// it that a device has of what devices share out between matrices, and G then D, of what they gather (else 0).
 #include "plan/train_memory.h"
 
 #include <algorithm>
@@ -38,6 +39,8 @@ class TrainingRun {
         q_(static_cast<double>(m.heads * m.head_dim)),
         k_(static_cast<double>(m.kv_heads * m.head_dim)),
         h_(static_cast<double>(m.hidden)),
+        r_(h_ / static_cast<double>(s.residual_sharers)),
+        g_(s.residual_sharers > 1 ? h_ : 0),
         vocab_(static_cast<double>(m.vocab)) {}
 
   MemoryUse play() {
@@ -161,29 +164,29 @@ class TrainingRun {
     at_.add(Holds::Activations, rotation);
     at_.brief(Holds::Activations, s_.row_groups > 1 ? all_rotation : 0);
     at_.brief(Holds::Activations, tower.briefly), at_.add(Holds::Activations, tower.kept);
-    for (int64_t i = 0; i < s_.trained_copies; ++i) trunk_forward();
+    for (int64_t i = 0; i < s_.trained_copies; ++i) trunk_forward(), hold(h_ - r_);
     trunk_forward();
     const double whole = h_ * row_sharers();  // the final states of whole rows, which come from all who share them
     if (s_.last_stage)
-      put_in_order(whole), hold(whole - h_), head(), drop(whole);
+      put_in_order(whole), hold(whole - r_), head(), drop(whole);
     else
-      hold(h_);  // the gradient of what the stage gave
+      hold(r_);  // the gradient of what the stage gave
     at_.moment("the backward pass");
-    if (s_.last_stage) put_in_order(whole), drop(whole - h_);
+    if (s_.last_stage) put_in_order(whole), drop(whole - r_);
     if (!m_.tied) finish_head(there);
     trunk_backward(there);
     const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
     if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
     finish_head(there);
-    drop(h_);
+    drop(r_);
     for (int64_t i = 0; i < s_.trained_copies; ++i) {
-      trunk_backward(there);  // the result makes room for its gradient
+      drop(h_ - r_), trunk_backward(there);  // the result makes room for its gradient
       if (t_.embedding_trained) gradient(vocab_ * h_, s_.element, there);
-      drop(h_);
+      drop(r_);
     }
     at_.brief(Holds::Activations, tower.briefly);
     at_.drop(Holds::Activations, rotation + tower.kept);
-    if (!s_.last_stage) drop(h_);
+    if (!s_.last_stage) drop(r_);
     require(std::abs(at_.now(Holds::Activations) - before) < 1, Fault::Bug, "the tally of activations ends at ",
             at_.now(Holds::Activations) - before, " bytes");
   }
@@ -196,23 +199,25 @@ class TrainingRun {
 
   // From ids to the final norm's result. A layer's input stays, for its backward pass or for running it again.
   void trunk_forward() {
-    hold(h_);  // the embedding
+    briefly(g_), hold(r_);  // the embedding
     for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], kept_of(i));
-    if (s_.last_stage) hold(h_);  // the final norm
+    if (s_.last_stage) hold(r_);  // the final norm
   }
   // Down to the embedding's result.
   void trunk_backward(bool there) {
     // Through the final norm, whose input goes with the gradient that came.
-    if (s_.last_stage) hold(h_), drop(2 * h_);
+    if (s_.last_stage) hold(r_), drop(2 * r_);
     for (size_t i = t_.layers.size(); i-- > 0;) {
       const KeptResults kept = kept_of(i);
       if (kept.selective)
         run_again(t_.layers[i], kept);
       else if (!kept.all)
         forward(t_.layers[i], {});
-      backward(t_.layers[i], there);
-      drop(kept.all ? h_ : 2 * h_);  // its input, and the second run's output
+      if (!kept.all) hold(gathered_attention(t_.layers[i]) + gathered_feed_forward(t_.layers[i]));
+      backward(t_.layers[i], kept, there);
+      drop(kept.all ? r_ : 2 * r_);  // its input, and the second run's output
     }
+    briefly(g_);  // through the embedding
   }
 
   void finish_head(bool there) {
@@ -300,25 +305,33 @@ class TrainingRun {
   // Of gate, up and the activated gate: relu needs its result only, gelu its input too.
   double kept_gated() const { return m_.act == Activation::Silu || m_.act == Activation::Relu ? 2 : 3; }
 
+  // What is gathered for the backward pass of each half of a layer (nn/residual_share.cpp), where it is read there.
+  double gathered_attention(const LayerUse& l) const { return if_needed(g_, {&l.q, &l.k, &l.v}); }
+  double gathered_feed_forward(const LayerUse& l) const { return l.sparse ? g_ : if_needed(g_, {&l.gate, &l.up}); }
+  // From the product of which each device has a part to the device's own tokens of the sum; what the half read goes.
+  void sum_up() { hold(g_ > 0 ? r_ : 0), drop(2 * g_); }
+  // From the gradient of what a half read to that of the device's own tokens.
+  void own_gradient(double gathered) { hold(g_ > 0 ? r_ : 0), drop(g_ + gathered); }
+
   // What a layer keeps of its forward pass, beside its input.
   double kept_attention(const LayerUse& l) const {
-    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q(l) + 2 * k(l) + normed_heads(l) +
+    return if_needed(r_, {&l.q, &l.k, &l.v}) + 2 * q(l) + 2 * k(l) + normed_heads(l) +
            factors({&l.q, &l.k, &l.v, &l.o});
   }
-  double kept_norm(const LayerUse& l) const { return l.sparse ? h_ : if_needed(h_, {&l.gate, &l.up}); }
+  double kept_norm(const LayerUse& l) const { return l.sparse ? r_ : if_needed(r_, {&l.gate, &l.up}); }
   double kept_feed_forward(const LayerUse& l) const {
     const auto f = static_cast<double>(l.gate.out);
-    return h_ + kept_norm(l) + kept_gated() * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
+    return r_ + kept_norm(l) + kept_gated() * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
   }
 
   double kept_attention(const LayerUse& l, KeptResults kept) const {
     if (kept.all) return kept_attention(l);
-    return kept.selective ? q(l) + 2 * k(l) + h_ + (kept.attention ? q(l) : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
+    return kept.selective ? q(l) + 2 * k(l) + r_ + (kept.attention ? q(l) : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
   }
   double kept_feed_forward(const LayerUse& l, KeptResults kept) const {
     if (kept.all) return kept_feed_forward(l);
     const auto f = static_cast<double>(l.gate.out);
-    const double of_shared = l.sparse && f > 0 ? h_ : 0;
+    const double of_shared = l.sparse && f > 0 ? r_ : 0;
     return kept.selective ? (kept.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
                           : 0;
   }
@@ -327,38 +340,39 @@ class TrainingRun {
   void run_again(const LayerUse& l, KeptResults kept) {
     const auto f = static_cast<double>(l.gate.out);
     double now = kept_attention(l, kept) + kept_feed_forward(l, kept);
-    const double wanted = kept_attention(l) + kept_feed_forward(l) + h_;
+    const double wanted = kept_attention(l) + kept_feed_forward(l) + r_;
     const auto more = [&](double elements) { hold(elements), now += elements; };
-    more(h_ + normed_heads(l) + q(l) + k(l)), more(normed_heads(l) > 0 ? 0 : -(q(l) + k(l)));
+    more(r_ + normed_heads(l) + q(l) + k(l)), more(normed_heads(l) > 0 ? 0 : -(q(l) + k(l)));
     if (!kept.attention) more(q(l)), at_.add(Holds::Activations, lse(l));
     at_.add(Holds::Activations, state(l));
-    more(2 * h_), more(-h_);
+    more(2 * r_), more(-r_);
     if (l.sparse) experts_forward();
     if (!kept.feed_forward) more(2 * f);
-    more((1 + activated()) * f + h_);
+    more((1 + activated()) * f + r_);
     hold(wanted - now);
   }
 
   // From a layer's input, which the caller holds, to its output, which it will hold.
   void forward(const LayerUse& l, KeptResults kept) {
-    hold(h_ + q(l) + 2 * k(l)), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
+    hold(r_ + g_ + q(l) + 2 * k(l)), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
     exchange(l, q(l) + 2 * k(l));
     hold(normed_heads(l) + q(l) + k(l)), drop(normed_heads(l));  // turned; the normed ones go
     at_.brief(Holds::Activations, ring_forward(l));
     hold(q(l)), at_.add(Holds::Activations, lse(l) + state(l));
     exchange(l, q(l));
-    briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
+    briefly(dropped({&l.o})), hold(h_), sum_up();  // the projection of what attention gave
     const double before = kept.selective || (normed_heads(l) > 0 && kept.all) ? 0 : q(l) + k(l);
-    drop(before), hold(2 * h_);  // the sum and its norm
-    drop(2 * h_ + 3 * (q(l) + k(l)) - before - kept_attention(l, kept));
+    drop(before), hold(2 * r_);  // the sum and its norm
+    drop(2 * r_ + 3 * (q(l) + k(l)) - before - kept_attention(l, kept));
     if (!kept.all && !(kept.selective && kept.attention)) at_.drop(Holds::Activations, lse(l));
     if (!kept.all) at_.drop(Holds::Activations, state(l));
+    hold(g_);
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
     hold((1 + activated()) * f), briefly(dropped({&l.down}));
-    hold(h_), drop((3 + activated()) * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
-    drop(2 * h_ - kept_feed_forward(l, kept));
+    hold(h_), sum_up(), drop((3 + activated()) * f), briefly(r_);  // down's result, and its sum with the residual
+    drop(2 * r_ - kept_feed_forward(l, kept));
   }
 
   // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.
@@ -373,12 +387,14 @@ class TrainingRun {
   // Bytes of the tokens that go to the devices of their experts, and of those that come.
   double sent() const { return s_.expert_devices == 1 ? 0 : width(2 * static_cast<double>(m_.per_token) * h_); }
 
-  // From the gradient of a layer's output, which the caller holds, to that of its input.
-  void backward(const LayerUse& l, bool there) {
+  // From the gradient of a layer's output, which the caller holds, to that of its input. A layer that ran again has
+  // gathered what it read.
+  void backward(const LayerUse& l, KeptResults kept, bool there) {
     const auto f = static_cast<double>(l.gate.out);
+    hold(kept.all ? gathered_feed_forward(l) : 0);
     if (f > 0) {
-      hold(f), linear_backward(l.down, there);
-      drop(if_needed(f, {&l.down}));
+      hold(g_ + f), linear_backward(l.down, there);
+      drop(g_ + if_needed(f, {&l.down}));
       // The gradients of both factors come, that of their product and what is not needed any more go.
       const bool reads_result = m_.act == Activation::Relu;
       hold(2 * f), drop(reads_result ? 2 * f : 3 * f);
@@ -387,10 +403,12 @@ class TrainingRun {
       hold(h_), linear_backward(l.gate, there), drop(h_ + f);
     }
     if (l.sparse) experts_backward(l, there), hold(f > 0 ? 0 : h_);
+    own_gradient(gathered_feed_forward(l));
     drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
     // Through the norm: the gradient of the sum is left, the sum and the two others go.
-    hold(h_), drop(3 * h_);
-    hold(q(l)), linear_backward(l.o, there);
+    hold(r_), drop(3 * r_);
+    hold(kept.all ? gathered_attention(l) : 0);
+    hold(g_ + q(l)), linear_backward(l.o, there), drop(g_);
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
     const double partial =
         d_.host && keeps_tokens(l.keeps) ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
@@ -405,8 +423,9 @@ class TrainingRun {
     hold(h_), linear_backward(l.v, there), drop(k(l));
     briefly(h_), linear_backward(l.k, there), drop(k(l));
     briefly(h_), linear_backward(l.q, there), drop(q(l));
-    drop(if_needed(h_, {&l.q, &l.k, &l.v}) + factors({&l.q, &l.k, &l.v}));
-    briefly(h_), drop(h_);  // through the norm, into the residual's gradient
+    own_gradient(gathered_attention(l));
+    drop(if_needed(r_, {&l.q, &l.k, &l.v}) + factors({&l.q, &l.k, &l.v}));
+    briefly(r_), drop(r_);  // through the norm, into the residual's gradient
     gradient(std::max(0.0, l.trained - matrices(l)), s_.element, there);
     gradient(l.adapter, t_.spec.adapter_bytes, there);
   }
@@ -454,16 +473,11 @@ class TrainingRun {
   const TuningFacts& t_;
   const TrainSpec& s_;
   const DeviceFacts& d_;
-  double q_, k_, h_, vocab_, pending_head_ = 0;
+  double q_, k_, h_, r_, g_, vocab_, pending_head_ = 0;
   Timeline at_;
 };
 
 }  // namespace
-
-double RecomputeFacts::share(int64_t model_layers) const {
-  const double part = !selective ? 1 : (feed_forward ? 0.55 : 0) + (attention ? 0.1 : 0);
-  return part * static_cast<double>(std::min(layers, model_layers)) / static_cast<double>(model_layers);
-}
 
 double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained, bool keeps) {
   const double chunk =

@@ -33,10 +33,11 @@ struct TrainSpec {
   double tokens = 0;  // of a micro-batch, on one device
   // Devices that share out the tokens of each row, and the groups of these among which keys and values go round.
   int64_t row_sharers = 1, row_groups = 1;
-  double element = 2;        // bytes of a weight and of an activation
-  double disk_element = 2;   // of a weight in the checkpoint's files
-  double held_bits = 0;      // of a weight of a linear layer that is held quantised; 0: none is
-  int64_t accumulation = 1;  // micro-batches of an update
+  int64_t residual_sharers = 1;  // devices that share out matrices and the tokens between these
+  double element = 2;            // bytes of a weight and of an activation
+  double disk_element = 2;       // of a weight in the checkpoint's files
+  double held_bits = 0;          // of a weight of a linear layer that is held quantised; 0: none is
+  int64_t accumulation = 1;      // micro-batches of an update
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
   bool wide_gradients = false;      // they add up in f32, over micro-batches and ranks

@@ -111,12 +111,16 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
       ShardedModel::Spec{.release_after_forward = sharding.release_after_forward, .device = mesh.device()});
 }
 
-int share_tokens(Model& model, Mesh& rows) {
+int share_tokens(Model& model, Mesh& rows, bool residual) {
   const int ranks = rows.size(Axis::Cp);
-  if (ranks == 1) return 1;
-  const int groups = static_cast<int>(token_sharers(model.shape().sharing, ranks, rows.size(Axis::Tp)).groups);
-  model.run_by(std::make_shared<SequenceRunner>(rows.comm(Axis::Cp), groups, model.runner()));
-  return groups;
+  SequenceRunner::Sharers sharers;
+  if (ranks > 1) {
+    sharers.of_rows = &rows.comm(Axis::Cp);
+    sharers.groups = static_cast<int>(token_sharers(model.shape().sharing, ranks, rows.size(Axis::Tp)).groups);
+  }
+  if (residual) sharers.of_residual = &model.mesh()->comm(Axis::Tp);
+  if (sharers.of_rows || sharers.of_residual) model.run_by(std::make_shared<SequenceRunner>(sharers, model.runner()));
+  return sharers.groups;
 }
 
 namespace {

@@ -42,9 +42,10 @@ Stage run_as_stage(Model& model, Mesh& mesh, World& world, at::ScalarType type, 
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding);
 
 // Its forward passes share out their tokens among the ranks of Axis::Cp, of the mesh as the rows see it: those that
-// differ in no other axis are given the same rows. After shard_model() and share_training().
-// -> among how many groups of them keys and values go round.
-int share_tokens(Model& model, Mesh& rows);
+// differ in no other axis are given the same rows; and, where `residual` says so, those between its matrices among the
+// ranks that share out these. After shard_model() and share_training().
+// -> among how many groups of the former keys and values go round.
+int share_tokens(Model& model, Mesh& rows, bool residual = false);
 
 // A model that is trained beside the policy, where ranks share it out: its backward passes come behind the policy's,
 // and its parameters have the role before their names.

@@ -347,13 +347,18 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
                                     ? share_parts(models, params, world, o.mesh)
                                     : share_training(*tuned.model, params, mesh, world, o.mesh, owned, others.shared());
-  if (const int groups = share_tokens(*tuned.model, rows); rows.size(Axis::Cp) > 1)
+  const bool residual = o.mesh.sequence_parallel;
+  if (const int groups = share_tokens(*tuned.model, rows, residual); rows.size(Axis::Cp) > 1)
     log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row",
              groups > 1 ? str("; keys and values go round among ", groups,
                               groups < rows.size(Axis::Cp) ? " groups of them, which share out heads" : " of them")
                         : ", and heads");
-  if (reference->model) share_tokens(*reference->model, rows);
-  if (mesh.size(Axis::Tp) > 1) log_info(mesh.size(Axis::Tp), " ranks share out the matrices of the model");
+  if (reference->model) share_tokens(*reference->model, rows, residual);
+  if (residual)
+    for (const auto& [role, model] : others.trained()) share_tokens(*model, rows, residual);
+  if (mesh.size(Axis::Tp) > 1)
+    log_info(mesh.size(Axis::Tp), " ranks share out the matrices of the model",
+             residual ? ", and the tokens between them" : "");
   if (mesh.size(Axis::Ep) > 1) log_info(mesh.size(Axis::Ep), " ranks share out the experts of each layer");
   const Stage stage = run_as_stage(*tuned.model, mesh, world, tuned.dtype, o.mesh);
   if (stage.pipeline && reference->model) {

@@ -6,8 +6,10 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "base/random.h"
+#include "nn/residual_share.h"
 #include "nn/training_step.h"
 #include "parallel/recompute.h"
 #include "tensor/noise.h"
@@ -16,16 +18,18 @@
 namespace apus {
 namespace {
 
-// The magnitude depends on the length of the sequence that a token belongs to.
-at::Tensor neftune_noise(const at::Tensor& x_TD, const Step& s, double alpha) {
-  const at::Tensor noise =
-      uniform_noise(x_TD.sizes(), -1, 1, mix(training_of(s).dropout_seed, stream_named("neftune"), 0), x_TD.device());
-  at::Tensor size = at::empty({x_TD.size(0), 1}, at::TensorOptions().dtype(at::kFloat));
+// The magnitude depends on the length of the sequence that a token belongs to. Ranks that share out the tokens between
+// matrices draw it for all of them, and each adds that of its own.
+at::Tensor neftune_noise(const at::Tensor& x_tD, const Step& s, double alpha) {
+  const int64_t tokens = std::accumulate(s.length_q.begin(), s.length_q.end(), int64_t{0}), width = x_tD.size(1);
+  const at::Tensor noise = uniform_noise({tokens, width}, -1, 1,
+                                         mix(training_of(s).dropout_seed, stream_named("neftune"), 0), x_tD.device());
+  at::Tensor size = at::empty({tokens, 1}, at::TensorOptions().dtype(at::kFloat));
   float* p = size.data_ptr<float>();
   for (const int32_t length : s.length_q)
     for (int32_t i = 0; i < length; ++i)
-      *p++ = static_cast<float>(alpha / std::sqrt(static_cast<double>(length) * static_cast<double>(x_TD.size(1))));
-  return (noise * size.to(x_TD.device())).to(x_TD.scalar_type());
+      *p++ = static_cast<float>(alpha / std::sqrt(static_cast<double>(length) * static_cast<double>(width)));
+  return own_tokens((noise * size.to(x_tD.device())).to(x_tD.scalar_type()), s);
 }
 
 // Shows each part's output to who watches, and adds noise to the embeddings.

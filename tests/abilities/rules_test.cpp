@@ -64,6 +64,17 @@ TEST(Rules, AnAlgorithmsNeedsDecide) {
   EXPECT_EQ(told(wanted), "");
 }
 
+// Not to be mixed up with ranks that share out the tokens of rows.
+TEST(Rules, TokensBetweenMatricesNeedRanksThatShareOutThese) {
+  Combination wanted = plain();
+  wanted.tensor = 2, wanted.residual = true;
+  EXPECT_EQ(told(wanted), "");
+  wanted.tokens = 2, wanted.zero = 3;
+  EXPECT_EQ(told(wanted), "");
+  wanted = plain(), wanted.residual = true, wanted.tokens = 2;
+  EXPECT_TRUE(tells(told(wanted), "give --tensor_model_parallel_size with it"));
+}
+
 TEST(Rules, SettingsOfAnAlgorithmAreNamedByTheirFlag) {
   Combination wanted = plain();
   wanted.needs.whole_logits = "--enable_toy_loss", wanted.tensor = 2;

@@ -120,6 +120,16 @@ TEST(Megatron, AMeshIsTheRealOneWhereTheModelCanBeCut) {
   EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");
   EXPECT_NE(join(own.notes, "\n").find("the experts lie on 2 ranks, and 2 share out their matrices"), std::string::npos)
       << join(own.notes, "\n");
+  // Megatron's sequence parallelism is of tensor ranks, and asks for nothing without them.
+  Flags residual = flags, alone{"--sequence_parallel", "true", "--context_parallel_size", "2"};
+  residual.insert(residual.end(), {"--sequence_parallel", "true"});
+  EXPECT_EQ(became(own_flags(residual, {.ranks = 4, .model = &mixture}), "sequence_parallel"), "true");
+  EXPECT_EQ(became(own, "sequence_parallel"), "absent");
+  EXPECT_EQ(became(own_flags(alone, {.ranks = 2, .model = &mixture}), "sequence_parallel"), "absent");
+  EXPECT_EQ(join(own_flags(alone, {.ranks = 2, .model = &mixture}).notes, "").find("--sequence_parallel:"),
+            std::string::npos);
+  EXPECT_NE(join(own_flags(residual, {.ranks = 4, .model = &dense}).notes, "\n").find("--sequence_parallel: no effect"),
+            std::string::npos);
   Flags whole = flags;
   whole.insert(whole.end(), {"--expert_tensor_parallel_size", "2", "--context_parallel_size", "2"});
   const OwnFlags more = own_flags(whole, {.ranks = 8, .model = &mixture});

@@ -76,6 +76,22 @@ const test::RankBody collectives("collective.all", [](const auto& a) {
     EXPECT_TRUE(at::equal(at_home(collective::broadcast(there(rows_by(4, me)), comm, root)), rows_by(4, root)));
     expect_adjoint(world, "broadcast", 4, [&](const at::Tensor& x) { return collective::broadcast(x, comm, root); });
   }
+  // Results that are known already are given back, and their gradients go the same ways.
+  const auto known = [&](int64_t rows) { return there(rows_by(rows, 90)); };
+  const int64_t own_rows = uneven[static_cast<size_t>(me)], all_rows = static_cast<int64_t>(n) * (n + 1) / 2;
+  for (const bool scattered : {false, true}) {
+    const at::Tensor x = there(rows_by(all_rows, me)).requires_grad_(),
+                     other = there(rows_by(all_rows, me)).requires_grad_();
+    const at::Tensor result = known(scattered ? own_rows : all_rows);
+    const at::Tensor y = scattered ? collective::reduce_scatter(x, comm, uneven, result)
+                                   : collective::all_reduce(x, comm, result),
+                     made = scattered ? collective::reduce_scatter(other, comm, uneven)
+                                      : collective::all_reduce(other, comm);
+    EXPECT_TRUE(at::equal(at_home(y), at_home(known(y.size(0)))));
+    const at::Tensor weight = there(rows_by(y.size(0), me + 20));
+    y.backward(weight), made.backward(weight);
+    EXPECT_TRUE(at::equal(at_home(x.grad()), at_home(other.grad())));
+  }
   // bf16: one rank holds 256, the others 1. In bf16 itself 256 + 1 = 256, so only a sum in f32 is right.
   const at::Tensor b =
       there(at::full({static_cast<int64_t>(n) * (n + 1) / 2, 1}, me == 0 ? 256.0 : 1.0, at::kBFloat16));

@@ -465,6 +465,67 @@ tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data 
   [ $code = 2 ] || fail "fewer ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=2"
   ;;
+residual)  # those that share out matrices share out the tokens between them too: layers that run again, every mesh, layers of other kinds
+  between() {  # between SHARERS RANKS OUT FLAGS...
+    local ranks=$2 out=$3
+    sharers=$1 train "$ranks" "${device:-cpu}" "$out" --tensor_model_parallel_size ${tensor:-2} --sequence_parallel true "${@:4}" || { cat "$out.log" >&2; fail "$out"; }
+  }
+  full=(--max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full)
+  train 1 cpu packed "${full[@]}"
+  between 2 2 two "${full[@]}"
+  says two.log "2 ranks share out the matrices of the model, and the tokens between them"
+  between 2 2 kept "${full[@]}" --gradient_checkpointing false
+  between 2 2 some "${full[@]}" --recompute_granularity selective
+  between 2 4 rows "${full[@]}" --deepspeed zero3
+  between 4 4 tokens "${full[@]}" --sequence_parallel_size 2 --deepspeed zero1
+  between 4 4 stages "${full[@]}" --pipeline_model_parallel_size 2 --gradient_checkpointing false
+  tensor=4 between 4 4 four "${full[@]}"
+  for out in two kept some rows tokens stages four; do
+    alike packed $out $([ $out != rows ] || echo 1) || fail "$out: other losses"
+    weights_alike packed/checkpoint-5 $out/checkpoint-5 || fail "$out: other weights"
+  done
+  noise=(--num_train_epochs 1 --save_steps 2 --neftune_noise_alpha 5)
+  train 1 cpu one "${noise[@]}"
+  between 2 4 lora "${noise[@]}" --deepspeed zero1
+  between 2 2 lora-some "${noise[@]}" --recompute_granularity selective
+  for out in lora lora-some; do alike one $out || fail "$out, with dropout and noise: other losses"; done
+  train 1 cpu dora1 --max_steps 4 --use_dora true
+  between 2 2 dora2 --max_steps 4 --use_dora true --recompute_granularity selective
+  alike dora1 dora2 || fail "DoRA: other losses"
+  LD_LIBRARY_PATH=$sim/lib device=npu between 2 2 npu "${full[@]}"
+  alike packed npu || fail "npu: other losses"
+  # Two norms side by side, norms behind mixers, a table of positions, a mixture with experts apart.
+  mv model words
+  for which in cohere2 gemma2 opt glm4_moe; do
+    python3 - "$data/models/$which/checkpoint/config.json" $which.json <<'P'
+import json, sys
+config = {k: v for k, v in json.load(open(sys.argv[1])).items() if not k.endswith("_token_id")}
+json.dump({**config, "vocab_size": 2048}, open(sys.argv[2], "w"))
+P
+    rm -rf model && "$apus" init --config $which.json --tokenizer words --output_dir model --torch_dtype float32 --seed 3 >$which.log 2>&1 || { cat $which.log >&2; fail "init $which"; }
+    more=() && [ $which != glm4_moe ] || more=(--router_aux_loss_coef 0.02)
+    train 1 cpu $which "${full[@]}" "${more[@]}"
+    between 2 2 $which-2 "${full[@]}" "${more[@]}" --gradient_checkpointing false
+    alike $which $which-2 || fail "$which: other losses"
+    weights_alike $which/checkpoint-5 $which-2/checkpoint-5 || fail "$which: other weights"
+  done
+  between 2 4 experts "${full[@]}" "${more[@]}" --expert_model_parallel_size 2
+  alike glm4_moe experts || fail "experts apart: other losses"
+  rm -r model && mv words model
+  # Answers are drawn as they are without it.
+  for ranks in 1 2; do
+    rl $ranks drawn$ranks grpo --dataset rows.jsonl --reward_funcs "external:python3 sums.py" --num_generations 4 --per_device_train_batch_size 4 \
+      --num_iterations 2 --beta 0.1 --gradient_accumulation_steps 2 --max_steps 6 --tuner_type full --tensor_model_parallel_size $ranks \
+      $([ $ranks = 1 ] || echo --sequence_parallel true)
+  done
+  numbers_alike drawn1 drawn2 loss grad_norm reward kl || fail "answers"
+  NPROC_PER_NODE=2 "$apus" megatron sft --model model --dataset rows.jsonl --device cpu --output_dir mega --add_version false --torch_dtype float32 \
+    --tensor_model_parallel_size 2 --sequence_parallel true --train_iters 2 --global_batch_size 4 >mega.log 2>&1 || { cat mega.log >&2; fail "megatron"; }
+  says mega.log "share out the matrices of the model, and the tokens between them"
+  code=0; train 2 cpu bad --sequence_parallel true --sequence_parallel_size 2 || code=$?
+  [ $code = 2 ] || fail "without matrices that are shared out: exit code $code"
+  says bad.log "give --tensor_model_parallel_size with it"
+  ;;
 experts)  # mixtures: matrices, experts or both shared out; full, LoRA and DoRA on experts, preferences, with zero1 and shared rows
   "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
   rm -r model && mv mixture model
@@ -637,9 +698,10 @@ sights)  # models that see: towers whole on each rank, what they see in all laye
   for model in qwen3_vl qwen3_vl_moe; do
     see 1 1 one-$model --model $model "${full[@]}"
     see 2 2 tensor-$model --model $model "${full[@]}" --tensor_model_parallel_size 2
+    see 2 2 between-$model --model $model "${full[@]}" --tensor_model_parallel_size 2 --sequence_parallel true
     see 2 2 tokens-$model --model $model "${full[@]}" --sequence_parallel_size 2
     see 2 2 stages-$model --model $model "${full[@]}" --pipeline_model_parallel_size 2
-    for out in tensor tokens stages; do
+    for out in tensor between tokens stages; do
       alike one-$model $out-$model || fail "$model, $out: other losses"
       weights_alike one-$model/checkpoint-4 $out-$model/checkpoint-4 || fail "$model, $out: other weights"
     done
@@ -653,8 +715,9 @@ sights)  # models that see: towers whole on each rank, what they see in all laye
   lora=(--model qwen3_vl --freeze_vit false --lora_dropout 0.1)
   see 1 1 lora "${lora[@]}"
   see 4 4 lora4 "${lora[@]}" --tensor_model_parallel_size 2 --sequence_parallel_size 2
+  see 4 4 lora4-between "${lora[@]}" --tensor_model_parallel_size 2 --sequence_parallel_size 2 --sequence_parallel true
   see 2 2 lora2 "${lora[@]}" --pipeline_model_parallel_size 2
-  for out in lora4 lora2; do alike lora $out || fail "$out: other losses"; done
+  for out in lora4 lora4-between lora2; do alike lora $out || fail "$out: other losses"; done
   code=0; train 4 cpu bad --model qwen3_vl --dataset seen.jsonl --pipeline_model_parallel_size 4 || code=$?
   [ $code = 2 ] || fail "features behind the first stage: exit code $code"
   says bad.log "what this model sees goes into the first 2"

@@ -226,6 +226,26 @@ TEST(Plan, SharingAModelLowersThePeak) {
   EXPECT_LT(peak("qwen3-30b-a3b", {.tensor = 1, .experts = 8, .stages = {}}, 1).peak, 0.5 * without);
 }
 
+// What devices share out between matrices: the less of it there is the more of them do so. The tally ends at nothing,
+// whatever is kept and trained.
+TEST(Plan, TokensBetweenMatricesLowerWhatIsKept) {
+  for (const char* preset : {"qwen2.5-7b", "qwen3-30b-a3b"})
+    for (const bool lora : {false, true})
+      for (const RecomputeFacts& again :
+           {RecomputeFacts{}, RecomputeFacts{.selective = true}, RecomputeFacts{.layers = 99}}) {
+        PlanSpec s = spec_of(preset, lora, "A100-80G", 8, 1);
+        s.share = {.tensor = 4, .experts = 1, .stages = {}}, s.train.recompute = again;
+        s.row_tokens = 16384, s.count_tokens();
+        const auto kept = [&](int64_t sharers) {
+          s.train.residual_sharers = sharers;
+          return of(bare_plan(s).use.at_peak, Holds::Activations);
+        };
+        const double whole = kept(1), quarters = kept(4);
+        EXPECT_LT(quarters, 0.9 * whole) << preset << (lora ? ", lora" : "") << again.layers << again.selective;
+        EXPECT_GT(quarters, 0.25 * whole);
+      }
+}
+
 TEST(Plan, AnswersWantTheirCacheAndWholeWeights) {
   PlanSpec s = spec_of("qwen2.5-7b", /*lora=*/true, "A100-80G", 8, 3);
   const double weights = static_cast<double>(s.model.parameters()) * s.train.element, trains = bare_plan(s).use.peak;
@@ -278,7 +298,8 @@ TEST(Plan, SearchTriesMeshes) {
   const auto has = [&](const std::vector<std::string>& flags) {
     return std::find(tried.begin(), tried.end(), flags) != tried.end();
   };
-  EXPECT_TRUE(has({"--tensor_model_parallel_size", "4", "--pipeline_model_parallel_size", "2"}));
+  EXPECT_TRUE(
+      has({"--tensor_model_parallel_size", "4", "--sequence_parallel", "true", "--pipeline_model_parallel_size", "2"}));
   EXPECT_EQ(others.size(), tried.size() + 4) << "without a mesh, too";
   EXPECT_FALSE(has({}));  // as it is
   for (const auto& flags : tried)

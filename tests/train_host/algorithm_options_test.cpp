@@ -134,6 +134,7 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
   EXPECT_EQ(keys(lora.exact), of_lora);
   EXPECT_EQ(lora.exact["lora_rank"], 4);
   EXPECT_EQ(keys(lora.noted), (std::set<std::string>{"tensor_model_parallel_size",
+                                                     "sequence_parallel",
                                                      "expert_model_parallel_size",
                                                      "pipeline_model_parallel_size",
                                                      "decoder_first_pipeline_num_layers",

@@ -78,6 +78,10 @@ void ShardingOptions::fields(OptionTable& v) {
     "so many processes share out the model's matrices: heads of attention, feed-forward, vocabulary")
       .at_least(1)
       .noted();
+  v("sequence_parallel", sequence_parallel,
+    "those processes share out the tokens between the matrices too: each keeps norms' inputs and what layers add to of "
+    "its own tokens alone; as Megatron has it, and another thing than --sequence_parallel_size")
+      .noted();
   v("expert_model_parallel_size", expert_model_parallel_size,
     "so many processes share out the experts of each layer, and send each other the tokens that meet them")
       .at_least(1)

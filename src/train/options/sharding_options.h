@@ -34,6 +34,7 @@ struct ShardingOptions {
   std::optional<int64_t> shard_group_size;
   int64_t sequence_parallel_size = 1;      // ranks that share out the tokens of each row
   int64_t tensor_model_parallel_size = 1;  // ranks that share out the matrices of the model
+  bool sequence_parallel = false;          // and the tokens between these
   int64_t expert_model_parallel_size = 1;  // ranks that share out the experts of each layer, and read other tokens
   // Ranks that each run some of the layers, one behind the other.
   int64_t pipeline_model_parallel_size = 1;
