@@ -46,6 +46,17 @@ TEST(TuningGroups, AllLinearMeansWhatIsNotFrozen) {
   }
 }
 
+// Also where a tower's names lie below the language's.
+TEST(TuningGroups, AllLinearOfTheLanguageLeavesTowersAlone) {
+  for (const char* preset : {"phi3.5-vision", "phi4-multimodal", "phi4-multimodal-hf", "whisper-tiny"}) {
+    const ModelFacts model = model_facts(preset_config(preset));
+    const FrozenGroups frozen{.llm = false, .vit = true, .aligner = true};
+    const auto names = meant(model, frozen);
+    EXPECT_GE(names.size(), 32u) << preset;
+    for (const std::string& name : names) EXPECT_FALSE(is_frozen(*model.seeing, frozen, name)) << preset << " " << name;
+  }
+}
+
 double rate_of(const std::vector<std::pair<std::string, double>>& rates, const std::string& name) {
   for (const auto& [prefix, rate] : rates)
     if (name.starts_with(prefix)) return rate;

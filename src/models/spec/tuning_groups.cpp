@@ -2,6 +2,7 @@
 #include "models/spec/tuning_groups.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "base/nearest.h"
@@ -51,7 +52,11 @@ std::string all_linear_expression(const SeeingSpec& spec, const FrozenGroups& fr
   const auto add = [&](const std::vector<std::string>& groups, const std::vector<std::string>& others) {
     if (std::string part = expression(groups, others, modules); !part.empty()) parts.push_back(std::move(part));
   };
-  if (!frozen.llm) add(spec.language, {});
+  std::vector<std::string> inside;  // towers whose names lie below the language's
+  for (const auto* groups : {&spec.tower, &spec.aligner})
+    std::copy_if(groups->begin(), groups->end(), std::back_inserter(inside),
+                 [&](const std::string& group) { return in_any(spec.language, group); });
+  if (!frozen.llm) add(spec.language, inside);
   if (!frozen.vit) add(spec.tower, spec.aligner);
   if (!frozen.aligner) add(spec.aligner, {});
   return parts.empty() ? "" : "^(" + join(parts, "|") + ")$";
