@@ -343,9 +343,13 @@ TEST(Families, WhisperHasTwoHalves) {
   const DecoderSpec bare = describe_model({{"model_type", "whisper"}, {"num_hidden_layers", 9}});
   EXPECT_EQ(bare.shape.layers, 4);
   EXPECT_EQ(bare.seeing->sound_token, 50257);
-  for (const auto& [key, value] :
-       std::map<std::string, Json>{{"scale_embedding", true}, {"decoder_start_token_id", 60000}, {"d_model", 385}})
-    test::refusal(Fault::Model, [&] { describe_model({{"model_type", "whisper"}, {key, value}}); });
+  const std::map<std::string, Json> wrong{
+      {"scale_embedding", true}, {"decoder_start_token_id", 60000}, {"d_model", 385}};
+  for (const auto& [key, value] : wrong) {
+    Json config = {{"model_type", "whisper"}};
+    config[key] = value;
+    test::refusal(Fault::Model, [&] { describe_model(config); });
+  }
 }
 
 // Files say a width and a share of sparse gates for each layer, or leave them and the sizes of the class out; rotary
