@@ -401,11 +401,13 @@ TEST(Families, Phi4MultimodalIsReadInBothStyles) {
   const DecoderSpec whole = describe_model(config), own = describe_model(preset_config("phi4-multimodal"));
   config["vision_config"] = Json::object(), config["audio_config"] = {{"bias_max_distance", 500}};
   const DecoderSpec sparse = describe_model(config);
+  const auto known = parts_of(*whole.seeing);
   for (const DecoderSpec* other : {&own, &sparse}) {
-    ASSERT_EQ(parts_of(*other->seeing).size(), parts_of(*whole.seeing).size());
-    for (size_t i = 0; i < parts_of(*whole.seeing).size(); ++i) {
-      EXPECT_EQ(parts_of(*other->seeing)[i].name, parts_of(*whole.seeing)[i].name);
-      EXPECT_EQ(parts_of(*other->seeing)[i].shape, parts_of(*whole.seeing)[i].shape);
+    const auto parts = parts_of(*other->seeing);
+    ASSERT_EQ(parts.size(), known.size());
+    for (size_t i = 0; i < parts.size(); ++i) {
+      EXPECT_EQ(parts[i].name, known[i].name);
+      EXPECT_EQ(parts[i].shape, known[i].shape);
     }
     EXPECT_EQ(other->seeing->image_token, 200010);
     EXPECT_EQ(other->seeing->sound_token, 200011);
