@@ -59,7 +59,7 @@ include(EmbedAssets)
 apus_embed_assets(embedded_assets)
 # What is done once a run or once a request, not for each byte or token.
 set(unhurried ${host_sources} ${host_extra})
-list(FILTER unhurried INCLUDE REGEX "/src/(abilities|algos|checkpoint|cli|doctor|environment|hub|models|parallel|plan|reward|serve|train)/")
+list(FILTER unhurried INCLUDE REGEX "/src/(abilities|algos|checkpoint|cli|environment|hub|models|parallel|plan|reward|serve|train)/")
 list(REMOVE_ITEM host_sources ${unhurried})
 list(REMOVE_ITEM host_extra ${unhurried})
 add_library(apus_unhurried OBJECT ${unhurried})

@@ -84,14 +84,14 @@ TEST(Newcomer, WordsOfOtherProgramsLeadToOurs) {
 TEST(Newcomer, TheTableOfWordsNamesWhatThereIs) {
   const Json all = Json::parse(asset("knowledge/words.json"));
   std::map<std::string, int> of;
+  std::vector<std::shared_ptr<Command::Instance>> instances = {find_command("rlhf")->make({"--rlhf_type", "grpo"})};
+  for (const Command* command : all_commands()) instances.push_back(command->make({}));
   for (const Json& entry : all["options"]) {
     for (const char* program : {"HuggingFace", "LLaMA-Factory", "Unsloth", "vLLM", "llama.cpp", "ms-swift"})
       of[program] += mentions(entry["of"], program);
     const std::string use = entry["use"];
     for (const std::string word : entry["words"]) {
       bool known = false;
-      std::vector<std::shared_ptr<Command::Instance>> instances = {find_command("rlhf")->make({"--rlhf_type", "grpo"})};
-      for (const Command* command : all_commands()) instances.push_back(command->make({}));
       for (const auto& instance : instances) {
         const auto is_option = [&](const std::string& name) {
           for (const auto& option : instance->table.options())
