@@ -31,15 +31,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   add_compile_options(-fsigned-char -ffp-contract=off)
 endif()
 add_compile_options(-Wall -Wextra -Wno-unused-parameter $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
-# Of the files with inner loops; of what is done once a run or once a request (a third less to compile); of its tests. Under
-# sanitizers clang took twenty minutes for the loops at -O3, and for the others takes twice as long at -O1 as at -O0.
+# Of the files with inner loops, and of what is done once a run or once a request (a third less to compile). Under sanitizers
+# clang took twenty minutes for the loops at -O3, and for the others takes twice as long at -O1 as at -O0.
 set(APUS_LOOPS "-O3")
 set(APUS_UNHURRIED "-O1")
-set(APUS_TESTED "-O2")
 if(APUS_SANITIZE OR APUS_FUZZ)
   set(APUS_LOOPS "-O1")
   set(APUS_UNHURRIED "-O0")
-  set(APUS_TESTED "-O0")
 endif()
 if(APUS_SANITIZE)
   add_compile_options(-fsanitize=${APUS_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1 -O1)

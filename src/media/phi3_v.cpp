@@ -54,13 +54,7 @@ class Phi3VProcessor final : public MediaProcessor {
   }
   PreparedMedia prepared_image(const Image& image) const override {
     const Image large = seen(image).front();
-    std::vector<Image> tiles;
-    add_tiles(large, side_, side_, tiles);
-    auto content = std::make_shared<MediaContent>();
-    content->values = planes_in_square(pixel_planes({large}, scale_), large.height, large.width, side_);
-    const std::vector<float> squares = pixel_planes(tiles, scale_);
-    content->values.insert(content->values.end(), squares.begin(), squares.end());
-    content->shape = {1 + std::ssize(tiles), 3, side_, side_};
+    const auto content = whole_and_squares(large, side_, scale_);
     content->came_as = {large.height, large.width};
     content->digest = content_digest(*content, str("phi3_v ", form_text(scale_)), {large});
     PreparedMedia out{content, "<|image|><s>\n", token_, {}};

@@ -71,13 +71,7 @@ class Phi4Processor final : public MediaProcessor {
   }
   PreparedMedia prepared_image(const Image& image) const override {
     const Image large = seen(image).front();
-    std::vector<Image> tiles;
-    add_tiles(large, side_, side_, tiles);
-    auto content = std::make_shared<MediaContent>();
-    content->values = planes_in_square(pixel_planes({large}, scale_), large.height, large.width, side_);
-    const std::vector<float> squares = pixel_planes(tiles, scale_);
-    content->values.insert(content->values.end(), squares.begin(), squares.end());
-    content->shape = {1 + std::ssize(tiles), 3, side_, side_};
+    const auto content = whole_and_squares(large, side_, scale_);
     const ImageSize shown = fitted({image.width, image.height}, {large.width, large.height});
     const auto left = [&](int64_t ground, int64_t own) { return ground - (ground - own) / patch_ * patch_; };
     content->came_as = {left(large.height, shown.height), left(large.width, shown.width)};

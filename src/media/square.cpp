@@ -97,6 +97,17 @@ Image padded(const Image& image, ImageSize ground, Filter filter, std::array<uin
                  room(ground.height - size.height), colour);
 }
 
+std::shared_ptr<MediaContent> whole_and_squares(const Image& picture, int64_t side, const PixelScale& scale) {
+  std::vector<Image> tiles;
+  add_tiles(picture, side, side, tiles);
+  auto content = std::make_shared<MediaContent>();
+  content->values = planes_in_square(pixel_planes({picture}, scale), picture.height, picture.width, side);
+  const std::vector<float> squares = pixel_planes(tiles, scale);
+  content->values.insert(content->values.end(), squares.begin(), squares.end());
+  content->shape = {1 + std::ssize(tiles), 3, side, side};
+  return content;
+}
+
 Image laid_on(const Image& image, ImageSize ground, int64_t left, int64_t top, std::array<uint8_t, 3> colour) {
   Image out{ground.width, ground.height, {}};
   out.rgb.resize(static_cast<size_t>(ground.width * ground.height * 3));

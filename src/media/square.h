@@ -38,6 +38,9 @@ std::array<uint8_t, 3> mean_colour(const PixelScale& scale);
 // As large as the ground allows, and in its middle, as Pillow's ImageOps.contain and pad round it.
 ImageSize contained_size(ImageSize own, ImageSize ground);
 Image padded(const Image& image, ImageSize ground, Filter filter, std::array<uint8_t, 3> colour);
+// All of a picture in one square, out of its numbers, and behind it the squares that the picture is made of:
+// [1 + squares, 3, side, side].
+std::shared_ptr<MediaContent> whole_and_squares(const Image& picture, int64_t side, const PixelScale& scale);
 // A picture on a larger ground.
 Image laid_on(const Image& image, ImageSize ground, int64_t left, int64_t top, std::array<uint8_t, 3> colour);
 

@@ -39,11 +39,7 @@ Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
   return linear;
 }
 Linear::Spec keys(const Attention::Spec& s, int64_t size, bool bias) {
-  return {.in = s.reads(),
-          .out = s.kv_heads * (size > 0 ? size : s.head_dim),
-          .bias = bias,
-          .split = Split::Out,
-          .cut = by_keys(s)};
+  return {.in = s.reads(), .out = s.kv_heads * size, .bias = bias, .split = Split::Out, .cut = by_keys(s)};
 }
 
 }  // namespace

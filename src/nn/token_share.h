@@ -64,8 +64,8 @@ class TokenShare {
   at::Tensor own_of_attended(const at::Tensor& x_g) const;  // [g, ...] -> [t, ...]
   at::Tensor own_labels(const at::Tensor& label_T) const;   // the same, with -100 at the tokens of others
   at::Tensor summed(const at::Tensor& x) const;             // over the ranks
-  // The sum over the ranks of what each made of all tokens, [T, ...] -> [t, ...]. Of one group. `known`: as of
-  // collective::reduce_scatter.
+  // The sum over the ranks, all in one group, of what each made of all tokens, [T, ...] -> [t, ...]. `known`: the
+  // result, as collective::reduce_scatter takes it.
   at::Tensor own_sum(const at::Tensor& x_T, const at::Tensor& known = {}) const;
   // Of some tokens that are this rank's, their places among its own; which of `row_R` these are, too. int64.
   struct Places {

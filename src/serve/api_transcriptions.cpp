@@ -75,8 +75,10 @@ std::string language_in(const Json& answer, const Transcription& how) {
 // The sound, or what the model hears of it at a time.
 std::vector<std::string> sounds_of(const TranscriptionCall& wanted, const Transcription& how) {
   if (how.seconds == 0) return {wanted.sound};
+  const auto pieces = cut_where_quiet(read_sound(wanted.sound, {}), how.seconds * kSoundRate);
+  if (pieces.size() == 1) return {wanted.sound};
   std::vector<std::string> out;
-  for (const std::vector<float>& piece : cut_where_quiet(read_sound(wanted.sound, {}), how.seconds * kSoundRate))
+  for (const std::vector<float>& piece : pieces)
     out.push_back("data:audio/wav;base64," + base64(wav_bytes(piece, kSoundRate)));
   return out;
 }
