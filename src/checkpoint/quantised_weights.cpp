@@ -138,20 +138,24 @@ class GgufQuantised final : public QuantisedWeights {
   const std::shared_ptr<const GgufModel> model_;
 };
 
+void refuse_for_gguf(const quant::Wish& wish, const std::filesystem::path& dir) {
+  require(!wish.any() || !GgufModel::in_folder(dir), Fault::Usage,
+          "--quant_method quantises safetensors checkpoints, and this is a GGUF file: leave the flag out, or write the "
+          "file as one first (apus export --to_hf true)");
+}
+
 }  // namespace
 
 std::unique_ptr<QuantisedWeights> held_weights(const Json& config, const quant::Wish& wish,
                                                const std::filesystem::path& dir) {
-  if (auto model = GgufModel::in_folder(dir)) {
-    require(!wish.any(), Fault::Usage, "--quant_method quantises safetensors checkpoints, and this is a GGUF file, ",
-            "whose quantised weights are held as they are in it: leave the flag out");
-    return std::make_unique<GgufQuantised>(std::move(model));
-  }
+  refuse_for_gguf(wish, dir);
+  if (auto model = GgufModel::in_folder(dir)) return std::make_unique<GgufQuantised>(std::move(model));
   return quantised_weights(config, wish, dir);
 }
 
 std::unique_ptr<QuantisedWeights> quantised_weights(const Json& config, const quant::Wish& wish,
                                                     const std::filesystem::path& dir) {
+  refuse_for_gguf(wish, dir);
   if (auto scheme = quant::scheme_of(config)) {
     if (wish.any())
       log_warning("the checkpoint is quantised already (", scheme->method, "): --quant_method changes nothing");

@@ -17,7 +17,9 @@
 #include "ops/quantised.h"
 #include "ops/rope_table.h"
 #include "ops/state_scan.h"
+#include "quant/awq.h"
 #include "quant/bnb4.h"
+#include "quant/int8.h"
 #include "tensor/noise.h"
 
 namespace apus {
@@ -129,13 +131,35 @@ void add_attention(std::vector<OperatorCase>& all, int64_t block) {
 }
 
 // A weight of 64 x 96 held in codes; plain where the type is that of the truth.
-at::Tensor four_bits(at::ScalarType type, c10::Device device) {
+using MakeWeight = std::function<std::shared_ptr<const quant::Matrix>(std::span<const float>, quant::Shape)>;
+at::Tensor held_codes(const MakeWeight& make, at::ScalarType type, c10::Device device) {
   const at::Tensor wide = numbers({64, 96}, 21, 0.1).to(at::kFloat).contiguous();
-  const quant::Shape shape{64, 96};
-  const std::shared_ptr<const quant::Matrix> matrix =
-      quant::open_bnb4({"layer", quant::quantise_bnb4({wide.data_ptr<float>(), 64 * 96}, shape, {.block = 32})}, shape);
+  const std::shared_ptr<const quant::Matrix> matrix = make({wide.data_ptr<float>(), 64 * 96}, {64, 96});
   if (type == at::kDouble) return ops::dequantised(*matrix, 0, 64, at::kFloat).to(at::kDouble);
   return ops::quantised_tensor(matrix, type, device);
+}
+at::Tensor four_bits(at::ScalarType type, c10::Device device) {
+  return held_codes(
+      [](std::span<const float> weight, quant::Shape shape) {
+        return quant::open_bnb4({"layer", quant::quantise_bnb4(weight, shape, {.block = 32})}, shape);
+      },
+      type, device);
+}
+
+// Products with whole numbers, which some vendors have operators for.
+void add_coded_products(std::vector<OperatorCase>& all, const Tensors& x_and_bias) {
+  const std::pair<const char*, MakeWeight> weights[] = {
+      {"four bits in groups",
+       [](std::span<const float> weight, quant::Shape shape) {
+         return quant::open_awq({"layer", pack_awq(quant::round_to_awq(weight, shape, 32), shape)}, shape, 32);
+       }},
+      {"eight bits, a scale a row", [](std::span<const float> weight, quant::Shape shape) {
+         return quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(weight, shape)}, shape);
+       }}};
+  for (const auto& [name, make] : weights)
+    all.push_back({"coded_linear", name, x_and_bias, [make = make](const Tensors& t) {
+                     return Tensors{ops::linear(t[0], held_codes(make, t[0].scalar_type(), t[0].device()), t[1])};
+                   }});
 }
 
 void add_products(std::vector<OperatorCase>& all) {
@@ -158,6 +182,7 @@ void add_products(std::vector<OperatorCase>& all) {
   all.push_back({"coded_linear", "four bits", {layer[0], layer[2]}, [](const Tensors& t) {
                    return Tensors{ops::linear(t[0], four_bits(t[0].scalar_type(), t[0].device()), t[1])};
                  }});
+  add_coded_products(all, {layer[0], layer[2]});
   all.push_back({"coded_embedding",
                  "four bits",
                  {layer[2]},

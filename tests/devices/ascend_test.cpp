@@ -55,7 +55,8 @@ TEST_F(Npu, RunsTheVendorsOperators) {
                           op.op.rfind("swiglu", 0) == 0 || op.op.rfind("attention", 0) == 0 ||
                           op.op == "paged_attention" || op.op == "route_topk" || op.op.rfind("moe_ffn", 0) == 0 ||
                           op.op.rfind("grouped_linear", 0) == 0 || op.op == "adamw" || op.op == "pack_linear" ||
-                          op.op == "packed_linear";
+                          op.op == "packed_linear" || op.op == "pack_codes" || op.op.rfind("coded_", 0) == 0 ||
+                          op.op == "plain_codes";
     EXPECT_EQ(op.native, expected) << op.op;
     if (op.op == "attention") {
       EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");

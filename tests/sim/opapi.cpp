@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libopapi.so without operators: what matters of it is which functions it has. APUS_SIM_OLD_OPAPI is that of an older
-// CANN: no gradients of the permutation of tokens, no grouped products with their list on the device.
+// CANN: no gradients of the permutation of tokens, no grouped products with their list on the device, none with quantised weights.
 extern "C" {
 int aclnnRmsNorm() { return 0; }
 int aclnnRmsNormGrad() { return 0; }
@@ -21,5 +21,6 @@ int aclnnMoeTokenPermuteGrad() { return 0; }
 int aclnnMoeTokenUnpermuteGrad() { return 0; }
 int aclnnGroupedMatmulV4() { return 0; }
 int aclnnApplyAdamWV2() { return 0; }
+int aclnnWeightQuantBatchMatmulV2() { return 0; }
 #endif
 }

@@ -151,6 +151,49 @@ void grouped_matmul(Args& a) {
   a.results({std::vector<at::Tensor>{out}});
 }
 
+// ---- quantised weights
+
+// int32 [K, N / 8], eight numbers with a sign in each, the lowest bits first -> f32 [K, N].
+at::Tensor unpacked(const at::Tensor& words) {
+  std::vector<at::Tensor> numbers;
+  for (int64_t i = 0; i < 8; ++i)
+    numbers.push_back(words.bitwise_right_shift(4 * i).bitwise_and(15).add(8).remainder(16).sub(8));
+  return at::stack(numbers, -1).view({words.size(0), -1}).to(at::kFloat);
+}
+
+void weight_quant_batchmatmul(Args& a) {
+  const at::Tensor x = a.tensor("x"), weight = a.tensor("weight"), scale = a.tensor("antiquant_scale");
+  const bool four = weight.scalar_type() == at::kInt;
+  SIM_REFUSE(x.dim() == 2 && weight.dim() == 2 && x.numel() > 0, "x and weight have two dimensions and are not empty");
+  SIM_REFUSE(x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16, "x's type");
+  SIM_REFUSE(four || weight.scalar_type() == at::kChar, "weight's type");
+  SIM_REFUSE(x.is_contiguous() && weight.is_contiguous() && scale.is_contiguous(), "the simulator transposes nothing");
+  const int64_t k = x.size(1), n = weight.size(1) * (four ? 8 : 1), group = a.integer("antiquant_group_size");
+  SIM_REFUSE(weight.size(0) == k && k <= 65535 && n <= 65535, "k and n");
+  SIM_REFUSE(group == 0 || (group >= 32 && group < k && group % 32 == 0),
+             "antiquant_group_size is 0 or a multiple of 32 below k");
+  const int64_t groups = group == 0 ? 1 : (k + group - 1) / group;
+  SIM_REFUSE(
+      scale.dim() == 2 && scale.size(0) == groups && scale.size(1) == n && scale.scalar_type() == x.scalar_type(),
+      "antiquant_scale");
+  // The vendor's computes something else then (seen with four bits in groups).
+  SIM_REFUSE(a.given("antiquant_offset"), "antiquant_offset is wanted");
+  const at::Tensor offset = a.tensor("antiquant_offset");
+  SIM_REFUSE(offset.sizes() == scale.sizes() && offset.scalar_type() == x.scalar_type() && offset.is_contiguous(),
+             "antiquant_offset");
+  const int64_t each = group == 0 ? k : group;
+  const auto by_row = [&](const at::Tensor& t) { return wide(t).repeat_interleave(each, 0).narrow(0, 0, k); };
+  at::Tensor y = at::matmul(wide(x), (four ? unpacked(weight) : wide(weight)).add(by_row(offset)).mul(by_row(scale)));
+  if (a.given("bias")) {
+    const at::Tensor bias = a.tensor("bias");
+    SIM_REFUSE(bias.dim() == 1 && bias.size(0) == n && bias.is_contiguous() &&
+                   bias.scalar_type() == (x.scalar_type() == at::kHalf ? at::kHalf : at::kFloat),
+               "bias");
+    y = y + wide(bias);
+  }
+  a.results({y.to(x.scalar_type())});
+}
+
 // ---- optimizer
 
 void adam_w_functional(Args&) { TORCH_CHECK(false, "npu_apply_adam_w is not implemented for Tensor"); }
@@ -210,6 +253,10 @@ std::vector<Operator> other_operators() {
        "int? group_list_type=0, int? act_type=0, "
        "int[]? tuning_config=None, ScalarType? output_dtype=None) -> Tensor[]",
        grouped_matmul, "aclnnGroupedMatmulV4"},
+      {"npu_weight_quant_batchmatmul(Tensor x, Tensor weight, Tensor antiquant_scale, Tensor? antiquant_offset=None, "
+       "Tensor? quant_scale=None, Tensor? quant_offset=None, Tensor? bias=None, int antiquant_group_size=0, int "
+       "inner_precise=0) -> Tensor",
+       weight_quant_batchmatmul, "aclnnWeightQuantBatchMatmulV2"},
       {"npu_apply_adam_w(" ADAM_W_ARGUMENTS ") -> (Tensor, Tensor, Tensor)", adam_w_functional},
       {"npu_apply_adam_w.out(" ADAM_W_ARGUMENTS
        ", *, Tensor(a!) var, Tensor(b!) m, Tensor(c!) v) -> (Tensor(a!), Tensor(b!), Tensor(c!))",

@@ -37,6 +37,7 @@ const std::map<std::string, std::vector<std::string>>& functions_of_operators() 
       {"npu::npu_moe_token_unpermute_grad", {"aclnnMoeTokenUnpermuteGrad"}},
       // A list of groups on the device came with V4.
       {"npu::npu_grouped_matmul", {"aclnnGroupedMatmulV4", "aclnnGroupedMatmulV5"}},
+      {"npu::npu_weight_quant_batchmatmul", {"aclnnWeightQuantBatchMatmulV2"}},
       {"npu::npu_apply_adam_w.out", {}},  // compiled when it is first called; nothing of the library
       {"aten::_fused_adamw_", {"aclnnApplyAdamWV2"}},
   };

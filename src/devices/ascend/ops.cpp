@@ -30,7 +30,7 @@ std::map<std::string, std::string> register_all() {
   std::map<std::string, std::string> done;
   const std::string soc = soc_name();
   for (const auto& group :
-       {norm_ops(), pointwise_ops(), attention_ops(), paged_attention_ops(), moe_ops(), optimizer_ops()})
+       {norm_ops(), pointwise_ops(), attention_ops(), paged_attention_ops(), moe_ops(), optimizer_ops(), code_ops()})
     for (const NativeOp& n : group) {
       if (done.count(n.op) || left_to_reference(n.op)) continue;
       if (const std::string why_not = missing(n, soc); !why_not.empty()) {

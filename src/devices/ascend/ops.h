@@ -29,6 +29,7 @@ std::vector<NativeOp> attention_ops();
 std::vector<NativeOp> paged_attention_ops();
 std::vector<NativeOp> moe_ops();
 std::vector<NativeOp> optimizer_ops();
+std::vector<NativeOp> code_ops();
 
 void register_ops();                             // once; the vendor's library is loaded
 std::string vendor_name(const std::string& op);  // the vendor's operators behind ours; empty: the reference

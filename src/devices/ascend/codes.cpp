@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers and tables whose weights are held as codes (ops/quantised.h), in the device's memory. The vendor's
+// product takes whole numbers of four and eight bits; other weights are made plain there, a part at a time.
+#include <ATen/OpaqueTensorImpl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "devices/ascend/code_order.h"
+#include "devices/ascend/ops.h"
+#include "devices/vendor_op.h"
+#include "ops/op.h"
+#include "ops/quantised.h"
+
+namespace apus::ascend {
+
+namespace {
+
+constexpr int64_t kPlainNumbers = int64_t{1}
+                                  << 24;  // that are made plain at a time: 64 MB, and three times while it is done
+
+// What stands for a weight: a tensor of its bytes that only the operators here understand.
+using CodesImpl = at::OpaqueTensorImpl<CodeOrder>;
+
+const CodeOrder& held_in(const at::Tensor& codes) {
+  auto* const impl = codes.has_storage() ? nullptr : dynamic_cast<CodesImpl*>(codes.unsafeGetTensorImpl());
+  require(impl, Fault::Bug, "these are no codes of a weight");
+  return impl->opaque_handle();
+}
+
+// Products see x as it is: rounded to eight bits the vendor multiplies weights of one scale a row alone.
+at::Tensor pack_codes(const at::Tensor& weight, bool) {
+  const quant::Matrix* const matrix = ops::matrix_of(weight);
+  require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
+  CodeOrder order = CodeOrder::of(*matrix, weight.scalar_type());
+  if (order.pieces.empty()) return at::empty({0}, at::kByte);
+  order.move_to(weight.device());
+  const int64_t sizes[] = {order.bytes()};
+  return at::detail::make_tensor<CodesImpl>(
+      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, weight.device())),
+      caffe2::TypeMeta::Make<uint8_t>(), weight.device(), std::move(order), at::IntArrayRef(sizes));
+}
+
+// Rows of a piece, [count, columns].
+at::Tensor plain_part(const CodeOrder& held, const CodeOrder::Piece& piece, int64_t row, int64_t count) {
+  const int64_t step = std::max<int64_t>(32, kPlainNumbers / held.columns / 32 * 32);
+  std::vector<at::Tensor> parts;
+  for (int64_t at = row; at < row + count; at += step)
+    parts.push_back(held.plain(piece, at, std::min(step, row + count - at)).to(held.type));
+  return (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).t();
+}
+
+at::Tensor plain_codes(const at::Tensor& codes, int64_t row, int64_t count) {
+  const CodeOrder& held = held_in(codes);
+  require(row + count <= held.rows, Fault::Bug, "plain_codes: rows ", row, " to ", row + count, " of ", held.rows);
+  std::vector<at::Tensor> parts;
+  int64_t first = 0;
+  for (const CodeOrder::Piece& piece : held.pieces) {
+    const int64_t begin = std::max(row, first), end = std::min(row + count, first + piece.rows);
+    if (begin < end) parts.push_back(plain_part(held, piece, begin - first, end - begin));
+    first += piece.rows;
+  }
+  return parts.empty()       ? at::empty({0, held.columns}, held.pieces[0].scale.options().dtype(held.type))
+         : parts.size() == 1 ? parts[0].contiguous()
+                             : at::cat(parts);
+}
+
+at::Tensor coded_embedding(const at::Tensor& id, const at::Tensor& codes) {
+  const CodeOrder& held = held_in(codes);
+  std::vector<int64_t> sizes = id.sizes().vec();
+  sizes.push_back(held.columns);
+  const at::Tensor ids = id.to(held.pieces[0].code.device(), at::kLong).reshape({-1});
+  if (ids.numel() == 0) return at::empty(sizes, held.pieces[0].scale.options().dtype(held.type));
+  return held.plain_rows(ids).to(held.type).contiguous().view(sizes);
+}
+
+// x [m, columns] -> [m, rows].
+at::Tensor multiplied(const CodeOrder& held, const CodeOrder::Piece& piece, const at::Tensor& x,
+                      const at::Tensor& bias) {
+  static const VendorOp op("npu::npu_weight_quant_batchmatmul");
+  const at::Tensor code = held.bits == 4 ? piece.code.view(at::kInt) : piece.code;
+  // Offsets are always given: without them the product of four bits is another one.
+  VendorOp::Named named{{"antiquant_offset", piece.offset}, {"antiquant_group_size", held.group}};
+  if (bias.defined()) {
+    at::Tensor filled = bias.to(held.type == at::kHalf ? at::kHalf : at::kFloat);
+    if (const int64_t more = piece.scale.size(1) - filled.numel(); more > 0)
+      filled = at::cat({filled, at::zeros({more}, filled.options())});
+    named.push_back({"bias", filled.contiguous()});
+  }
+  return tensor(op({x, code, piece.scale}, named)[0]).narrow(1, 0, piece.rows);
+}
+
+at::Tensor made_plain(const CodeOrder& held, const CodeOrder::Piece& piece, const at::Tensor& x,
+                      const at::Tensor& bias) {
+  const int64_t step = std::max<int64_t>(32, kPlainNumbers / held.columns / 32 * 32);
+  std::vector<at::Tensor> parts;
+  for (int64_t row = 0; row < piece.rows; row += step) {
+    const int64_t count = std::min(step, piece.rows - row);
+    parts.push_back(at::linear(x, plain_part(held, piece, row, count),
+                               maybe(bias.defined() ? bias.narrow(0, row, count) : at::Tensor())));
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts, 1);
+}
+
+at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& codes, const OptionalTensor& bias_in) {
+  const CodeOrder& held = held_in(codes);
+  require(x.scalar_type() == held.type && x.size(-1) == held.columns, Fault::Bug, "coded_linear: x is ",
+          c10::toString(x.scalar_type()), " with ", x.size(-1), " columns, the weight ", c10::toString(held.type),
+          " with ", held.columns);
+  const at::Tensor bias = or_undefined(bias_in);
+  require(!bias.defined() || (bias.numel() == held.rows && bias.scalar_type() == held.type), Fault::Bug,
+          "coded_linear: bias of another size or type");
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = held.rows;
+  if (x.numel() == 0) return at::empty(sizes, x.options());
+  const at::Tensor rows = x.reshape({-1, held.columns}).contiguous();
+  std::vector<at::Tensor> parts;
+  int64_t first = 0;
+  for (const CodeOrder::Piece& piece : held.pieces) {
+    const at::Tensor part = bias.defined() ? bias.narrow(0, first, piece.rows) : at::Tensor();
+    parts.push_back((held.multiplied ? multiplied : made_plain)(held, piece, rows, part));
+    first += piece.rows;
+  }
+  return (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).reshape(sizes);
+}
+
+}  // namespace
+
+std::vector<NativeOp> code_ops() {
+  const std::vector<std::string> vendor{"npu::npu_weight_quant_batchmatmul"};
+  return {native<pack_codes>("pack_codes", vendor), native<coded_linear>("coded_linear", vendor),
+          native<coded_embedding>("coded_embedding", vendor), native<plain_codes>("plain_codes", vendor)};
+}
+
+}  // namespace apus::ascend

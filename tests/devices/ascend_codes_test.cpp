@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantised weights in the order of an NPU: what the vendor's product is given, on the simulated device and, where no
+// device is needed, anywhere.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <span>
+
+#include "devices/ascend/code_order.h"
+#include "ops/ops.h"
+#include "ops/quantised.h"
+#include "quant/codes.h"
+#include "tensor/noise.h"
+#include "tests/devices/coded_weights.h"
+#include "tests/golden.h"
+
+namespace apus {
+namespace {
+
+// A format with everything at once: any number of rows, groups of any width, zeros or leasts, scales of 0.
+class Made final : public quant::Matrix, public quant::Coded {
+ public:
+  Made(quant::Shape shape, quant::CodeForm form) : Matrix(shape), form_(form) {}
+  const char* format() const override { return "made"; }
+  int64_t bytes() const override { return shape().count(); }
+  void dequantise(int64_t row, int64_t count, float* out) const override {
+    for (int64_t r = row; r < row + count; ++r)
+      for (int64_t c = 0; c < shape().columns; ++c) {
+        const int64_t g = c / form_.group, code = code_of(r, c);
+        const float value = form_.kind == quant::CodeForm::Kind::Book ? form_.book[static_cast<size_t>(code)]
+                                                                      : static_cast<float>(code + form_.lowest);
+        *out++ = (value - zero_of(r, g)) * scale_of(r, g) - least_of(r, g);
+      }
+  }
+  std::optional<quant::CodeForm> code_form() const override { return form_; }
+  void read_codes(int64_t row, int64_t count, const quant::CodeRows& out) const override {
+    const int64_t columns = shape().columns, groups = (columns + form_.group - 1) / form_.group;
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t c = 0; c < columns; ++c)
+        out.code[r * columns + c] =
+            static_cast<uint8_t>(code_of(row + r, c) + (form_.kind == quant::CodeForm::Kind::Book ? 0 : form_.lowest));
+      for (int64_t g = 0; g < groups; ++g) {
+        out.scale[r * groups + g] = scale_of(row + r, g);
+        if (form_.zeros) out.zero[r * groups + g] = zero_of(row + r, g);
+        if (form_.leasts) out.least[r * groups + g] = least_of(row + r, g);
+      }
+    }
+  }
+
+ private:
+  int64_t code_of(int64_t r, int64_t c) const { return (r * 7 + c * 5 + r * c) % (int64_t{1} << form_.bits); }
+  float scale_of(int64_t r, int64_t g) const { return r % 5 == 2 ? 0 : 0.01f * static_cast<float>(1 + (r + g) % 7); }
+  float zero_of(int64_t r, int64_t g) const { return form_.zeros ? static_cast<float>((r + 3 * g) % 16) : 0; }
+  float least_of(int64_t r, int64_t g) const { return form_.leasts ? 0.02f * static_cast<float>(1 + (r + g) % 4) : 0; }
+
+  const quant::CodeForm form_;
+};
+
+std::vector<std::shared_ptr<const quant::Matrix>> made_weights() {
+  using Kind = quant::CodeForm::Kind;
+  const quant::CodeBook4 signs = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+  const quant::CodeForm forms[] = {
+      {.kind = Kind::Book, .group = 32, .book = signs, .bits = 4},
+      {.kind = Kind::Book, .group = 32, .zeros = true, .book = quant::kWholeNumbers, .bits = 4},
+      {.kind = Kind::Book, .group = 32, .leasts = true, .book = quant::kWholeNumbers, .bits = 4},
+      {.kind = Kind::Book, .group = 64, .leasts = true, .book = quant::kNf4, .bits = 4},
+      {.kind = Kind::Signed, .group = 32, .bits = 8, .lowest = -128},
+      {.kind = Kind::Signed, .group = 1000, .bits = 8, .lowest = -128},
+      {.kind = Kind::Signed, .group = 16, .leasts = true, .bits = 5, .lowest = 0}};
+  std::vector<std::shared_ptr<const quant::Matrix>> all;
+  for (const quant::CodeForm& form : forms)
+    for (const quant::Shape shape : {quant::Shape{43, 96}, {64, 112}})
+      all.push_back(std::make_shared<Made>(shape, form));
+  for (const auto& weight : coded_weights({96, 608})) all.push_back(weight.matrix);
+  return all;
+}
+
+// Numbers of groups are rounded to the type of the product, and what they make of a code once more.
+void expect_near(const at::Tensor& got, const at::Tensor& want, double relative, const char* what) {
+  const at::Tensor miss = (got.to(at::kCPU, at::kFloat) - want).abs();
+  EXPECT_LT(miss.max().item<float>(), relative * want.abs().max().item<float>()) << what;
+}
+
+TEST(AscendCodes, AreTheNumbersOfTheirFormatInF32) {
+  for (const auto& matrix : made_weights()) {
+    SCOPED_TRACE(str(matrix->format(), " ", matrix->shape().rows, " x ", matrix->shape().columns));
+    const auto order = ascend::CodeOrder::of(*matrix, at::kFloat);
+    ASSERT_EQ(order.pieces.size(), 1u);
+    EXPECT_FALSE(order.multiplied);
+    const at::Tensor want = ops::dequantised(*matrix, 0, order.rows, at::kFloat);
+    expect_near(order.plain(order.pieces[0], 0, order.rows).t(), want, 1e-5, "all");
+    expect_near(order.plain(order.pieces[0], 3, 30).t(), want.narrow(0, 3, 30), 1e-5, "some");
+    const at::Tensor ids = at::tensor({5, 0, 31, 5}, at::kLong);
+    expect_near(order.plain_rows(ids), want.index_select(0, ids), 1e-5, "rows");
+  }
+}
+
+TEST(AscendCodes, ScalesTooSmallForF16AreNotRoundedToIt) {
+  const quant::Shape shape{32, 64};
+  const at::Tensor wide = normal_noise({32, 64}, 0, 1e-6, 3);
+  const std::span<const float> w(wide.data_ptr<float>(), 32 * 64);
+  const auto small = quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(w, shape)}, shape);
+  EXPECT_TRUE(ascend::CodeOrder::of(*small, at::kBFloat16).multiplied);
+  EXPECT_FALSE(ascend::CodeOrder::of(*small, at::kHalf).multiplied);
+}
+
+class NpuCodes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (golden::device_named().rfind("npu", 0) != 0) GTEST_SKIP() << "of the simulated NPU";
+  }
+};
+
+TEST_F(NpuCodes, ProductsAreThoseOfTheFormat) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat})
+    for (const auto& matrix : made_weights()) {
+      SCOPED_TRACE(
+          str(matrix->format(), " ", matrix->shape().rows, " x ", matrix->shape().columns, " ", c10::toString(type)));
+      const auto [rows, columns] = matrix->shape();
+      const at::Tensor held = ops::quantised_tensor(matrix, type, golden::device());
+      ASSERT_FALSE(ops::matrix_of(held)) << "it is not kept as codes";
+      const double rounding = type == at::kBFloat16 ? 8e-3 : type == at::kHalf ? 2e-3 : 1e-5;
+      const at::Tensor want = ops::dequantised(*matrix, 0, rows, at::kFloat);
+      expect_near(ops::plain(held), want, rounding, "plain");
+      const at::Tensor x = normal_noise({5, columns}, 0, 1, 1).to(type), b = normal_noise({rows}, 0, 1, 2).to(type);
+      const at::Tensor y = at::matmul(x.to(at::kFloat), want.t());
+      expect_near(ops::linear(x.to(held.device()), held, {}), y, rounding, "product");
+      expect_near(ops::linear(x.to(held.device()), held, b.to(held.device())), y + b.to(at::kFloat), rounding, "bias");
+      const at::Tensor ids = at::tensor({5, 0, 31, 5}, at::kLong).view({2, 2});
+      expect_near(ops::embedding(ids.to(held.device()), held),
+                  want.index_select(0, ids.view({-1})).view({2, 2, columns}), rounding, "table");
+      EXPECT_LT(ops::held_bytes(held), matrix->shape().count() * 3 / 2 + 4096);
+    }
+}
+
+TEST_F(NpuCodes, TablesOfMoreRowsThanTheProductTakes) {
+  const auto matrix = std::make_shared<Made>(
+      quant::Shape{65504 + 77, 64},
+      quant::CodeForm{
+          .kind = quant::CodeForm::Kind::Book, .group = 32, .zeros = true, .book = quant::kWholeNumbers, .bits = 4});
+  const int64_t rows = matrix->shape().rows;
+  const at::Tensor held = ops::quantised_tensor(matrix, at::kBFloat16, golden::device());
+  const at::Tensor want = ops::dequantised(*matrix, 0, rows, at::kFloat);
+  const at::Tensor x = normal_noise({2, 64}, 0, 1, 1).to(at::kBFloat16);
+  expect_near(ops::linear(x.to(held.device()), held, {}), at::matmul(x.to(at::kFloat), want.t()), 8e-3, "product");
+  expect_near(ops::plain_rows(held, 65472, 100), want.narrow(0, 65472, 100), 8e-3, "rows of two pieces");
+  const at::Tensor ids = at::tensor({65503, 65504, 0, 65580}, at::kLong);
+  expect_near(ops::embedding(ids.to(held.device()), held), want.index_select(0, ids), 8e-3, "table");
+}
+
+}  // namespace
+}  // namespace apus
