@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "models/layer_runner.h"
+#include "tensor/upload.h"
 
 namespace apus {
 
@@ -41,26 +42,6 @@ int64_t power_of_two(int64_t least, int64_t n) {
 
 constexpr int64_t kLeastWidth = 16;     // blocks of a sequence
 constexpr size_t kMostRecordings = 96;  // with many adapters there could be any number
-
-// A part of the bytes as numbers.
-at::Tensor part(const at::Tensor& bytes, int64_t& offset, int64_t count, at::ScalarType type) {
-  const int64_t size = count * static_cast<int64_t>(c10::elementSize(type));
-  const at::Tensor numbers = bytes.narrow(0, offset, size).view(type);
-  offset += size;
-  return numbers;
-}
-
-// Bytes that the device copies by itself while the host goes on, where libtorch can give such.
-at::Tensor staging(int64_t bytes, at::Device device) {
-  const auto raw = at::TensorOptions().dtype(at::kByte);
-  if (!device.is_cpu()) {
-    try {
-      return at::empty({bytes}, raw.pinned_memory(true));
-    } catch (const c10::Error&) {  // not for this kind of device
-    }
-  }
-  return at::empty({bytes}, raw);
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -111,12 +112,13 @@ void Sampler::add_logprobs(const at::Tensor& logits_RV, const std::vector<int64_
 }
 
 void Sampler::greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& which, std::vector<SampleRow>& rows) {
-  auto [best, index] = at::max(rows_of(logits_RV, which), -1);
-  best = best.to(at::kCPU, at::kFloat);
-  index = index.to(at::kCPU);
+  const auto [best, index] = at::max(rows_of(logits_RV, which), -1);
+  // In f64 no token's number is rounded, which not every device has.
+  const at::ScalarType type = logits_RV.is_cpu() ? at::kDouble : at::kFloat;
+  const at::Tensor both = at::stack({best.to(type), index.to(type)}, 1).to(at::kCPU, at::kDouble);
   for (size_t i = 0; i < which.size(); ++i) {
-    const bool usable = std::isfinite(best.data_ptr<float>()[i]);
-    rows[static_cast<size_t>(which[i])].out.id = usable ? static_cast<int32_t>(index.data_ptr<int64_t>()[i]) : -1;
+    const double* const row = both.data_ptr<double>() + 2 * i;
+    rows[static_cast<size_t>(which[i])].out.id = std::isfinite(row[0]) ? static_cast<int32_t>(row[1]) : -1;
   }
 }
 
@@ -138,7 +140,12 @@ void Sampler::on_host(const at::Tensor& logits_RV, const std::vector<int64_t>& r
   if (!host_.defined() || host_.size(1) != vocab) host_ = at::empty({kPiece, vocab}, at::kFloat);
   for (int64_t first = 0; first < count; first += kPiece) {
     const int64_t piece = std::min(kPiece, count - first);
-    for (int64_t i = 0; i < piece; ++i) host_[i].copy_(logits_RV[rows[static_cast<size_t>(first + i)]]);
+    if (logits_RV.is_cpu()) {
+      for (int64_t i = 0; i < piece; ++i) host_[i].copy_(logits_RV[rows[static_cast<size_t>(first + i)]]);
+    } else {
+      const std::vector<int64_t> some(rows.begin() + first, rows.begin() + first + piece);
+      host_.narrow(0, 0, piece).copy_(rows_of(logits_RV, some));
+    }
     float* data = host_.data_ptr<float>();
     at::parallel_for(0, piece, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)

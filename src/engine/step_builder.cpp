@@ -6,12 +6,21 @@
 
 #include <algorithm>
 
+#include "tensor/host_copy.h"
+#include "tensor/upload.h"
+
 namespace apus {
+
+namespace {
+template <class T>
+at::Tensor seen(std::vector<T>& values, at::ScalarType type) {
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(type));
+}
+}  // namespace
 
 template <class T>
 at::Tensor StepBuilder::tensor(std::vector<T>& values, at::ScalarType type) const {
-  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(type))
-      .to(device_);
+  return seen(values, type).to(device_);
 }
 template at::Tensor StepBuilder::tensor(std::vector<int64_t>&, at::ScalarType) const;
 template at::Tensor StepBuilder::tensor(std::vector<int32_t>&, at::ScalarType) const;
@@ -100,23 +109,29 @@ StepBuilder::Built StepBuilder::build(StepNumbers& n, KvCache& cache) {
     step.max_q = std::max(step.max_q, n.length[i]);
     step.max_k = std::max(step.max_k, end);
   }
-  step.slot = tensor(n.slot, at::kLong);
-  step.cu_q = tensor(cu_q_, at::kInt);
-  step.cu_k = tensor(cu_k_, at::kInt);
+  step.slot = seen(n.slot, at::kLong);
+  step.cu_q = seen(cu_q_, at::kInt);
+  step.cu_k = seen(cu_k_, at::kInt);
   const auto sequences = static_cast<int64_t>(n.begin.size());
-  step.block_table = tensor(n.blocks, at::kInt).view({sequences, sequences > 0 ? std::ssize(n.blocks) / sequences : 0});
+  step.block_table = seen(n.blocks, at::kInt).view({sequences, sequences > 0 ? std::ssize(n.blocks) / sequences : 0});
   step.cache = &cache;
-  if (cache.spec().seats > 0) take_seats(n, step);
+  at::Tensor id_T = seen(n.id, at::kLong);
+  if (cache.spec().seats > 0) step.seat = seen(n.seat, at::kLong);
+  const at::Tensor host[] = {step.slot, step.cu_q, step.cu_k};
+  move_together({&id_T, &step.slot, &step.cu_q, &step.cu_k, &step.block_table, &step.seat}, device_);
+  if (!device_.is_cpu())
+    for (const auto& [there, here] : {std::pair{&step.slot, &host[0]}, {&step.cu_q, &host[1]}, {&step.cu_k, &host[2]}})
+      know_on_host(*there, *here);
+  if (cache.spec().seats > 0) begin_states(n, cache);
   if (n.routed) set_routes(step, n.routes, device_);
-  return {Inputs(tensor(n.id, at::kLong)), std::move(step)};
+  return {Inputs(std::move(id_T)), std::move(step)};
 }
 
-void StepBuilder::take_seats(StepNumbers& n, Step& step) {
+void StepBuilder::begin_states(const StepNumbers& n, KvCache& cache) const {
   std::vector<int64_t> new_ones;
   for (size_t i = 0; i < n.seat.size(); ++i)
     if (n.begin[i] == 0) new_ones.push_back(n.seat[i]);
-  step.seat = tensor(n.seat, at::kLong);
-  if (!new_ones.empty()) step.cache->begin(tensor(new_ones, at::kLong));
+  if (!new_ones.empty()) cache.begin(tensor(new_ones, at::kLong));
 }
 
 Step StepBuilder::select(const Step& step, const std::vector<std::string>& adapter_of_row) const {

@@ -39,7 +39,7 @@ class StepBuilder {
   void add_tokens(const StepPlan::Item& item);
   void add_blocks(const StepPlan& plan);
   void route(const StepPlan& plan, const std::vector<std::string>& adapter);
-  void take_seats(StepNumbers& numbers, Step& step);
+  void begin_states(const StepNumbers& numbers, KvCache& cache) const;  // of sequences that begin
 
   at::Device device_;
   int64_t block_size_;

@@ -9,6 +9,7 @@
 #include "models/spread_runner.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
+#include "tensor/upload.h"
 
 namespace apus {
 
@@ -16,7 +17,7 @@ at::Tensor Model::positions(const Inputs& in, const Step& s) const {
   std::vector<int64_t> position;
   for (size_t i = 0; i < s.length_q.size(); ++i)
     for (int64_t n = 0; n < s.length_q[i]; ++n) position.push_back((s.begin_q.empty() ? 0 : s.begin_q[i]) + n);
-  return at::tensor(position, at::kLong).to(in.id_T.device());
+  return uploaded(at::tensor(position, at::kLong), in.id_T.device());
 }
 
 at::Tensor Model::trained_head(const Step& s) const {

@@ -15,13 +15,16 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/op.h"
+#include "tensor/upload.h"
 
 namespace apus::ops {
 namespace {
 
-// Every quantity is a column [n, 1] or rows [n, V], f64 on the host whatever the device.
+// Every quantity is a column [n, 1] or rows [n, V].
 struct Rows {
   at::Tensor logit, weight;                                       // exp((logit - largest) / temperature)
   at::Tensor top_k, top_p, min_p, epsilon_cutoff, number, total;  // total: of the weights
@@ -31,7 +34,7 @@ struct Rows {
 at::Tensor place_among_best(const Rows& r, const at::Tensor& logit, const at::Tensor& weight) {
   const int64_t vocab = logit.size(1);
   const at::Tensor has_k = (r.top_k > 0) & (r.top_k < vocab), has_p = r.top_p < 1;
-  const at::Tensor first = (at::arange(vocab) == 0).unsqueeze(0);
+  const at::Tensor first = (at::arange(vocab, logit.options().dtype(at::kLong)) == 0).unsqueeze(0);
   const at::Tensor last_k = (at::where(has_k, r.top_k, at::full_like(r.top_k, vocab)) - 1).to(at::kLong);
   at::Tensor kept = logit >= logit.gather(1, last_k);  // with all that equal the last
   const at::Tensor whole = at::where(has_k, (weight * kept).sum(1, true), r.total);
@@ -40,24 +43,45 @@ at::Tensor place_among_best(const Rows& r, const at::Tensor& logit, const at::Te
   const at::Tensor left = at::where(has_k | has_p | (r.min_p > 0), (weight * kept).sum(1, true), r.total);
   kept = (kept & (weight >= (r.epsilon_cutoff * left).clamp_max(1))) | first;
   const at::Tensor sums = (weight * kept).cumsum(1);
-  return (sums <= r.number * sums.narrow(1, vocab - 1, 1)).sum(1, true);
+  return (sums <= r.number * sums.narrow(1, vocab - 1, 1)).sum(1, true).clamp_max(vocab - 1);
 }
 
-at::Tensor drawn(const Rows& r) {
+// `filters`: some row has one.
+at::Tensor drawn(const Rows& r, bool filters) {
+  const at::Tensor sums = r.weight.cumsum(1);
+  const int64_t vocab = sums.size(1);
+  const at::Tensor of_all = (sums <= r.number * sums.narrow(1, vocab - 1, 1)).sum(1, true).clamp_max(vocab - 1);
+  if (!filters) return of_all;
   const auto [logit, id] = at::sort(r.logit, /*stable=*/true, 1, /*descending=*/true);
   const at::Tensor best = id.gather(1, place_among_best(r, logit, r.weight.gather(1, id)));
-  const at::Tensor sums = r.weight.cumsum(1);
-  const at::Tensor of_all = (sums <= r.number * sums.narrow(1, sums.size(1) - 1, 1)).sum(1, true);
   const at::Tensor filtered =
-      ((r.top_k > 0) & (r.top_k < id.size(1))) | (r.top_p < 1) | (r.min_p > 0) | (r.epsilon_cutoff > 0);
+      ((r.top_k > 0) & (r.top_k < vocab)) | (r.top_p < 1) | (r.min_p > 0) | (r.epsilon_cutoff > 0);
   return at::where(filtered, best, of_all);
 }
 
+bool any_filters(const at::Tensor& rule) {
+  const auto* const table = reinterpret_cast<const DrawRule*>(rule.data_ptr<double>());
+  return std::any_of(table, table + rule.size(0), [](const DrawRule& r) {
+    return r.temperature == 0 || r.top_k > 0 || r.top_p < 1 || r.min_p > 0 || r.epsilon_cutoff > 0;
+  });
+}
+
+// In f64 on the host, whatever the device.
 at::Tensor reference(const at::Tensor& logits, const at::Tensor& rule) {
-  const at::Tensor table = rule.to(at::kCPU, at::kDouble);
+  const at::Tensor rows = rule.select(1, 0).to(at::kLong);
+  return draw_where_they_lie(logits.index_select(0, rows.to(logits.device())).to(at::kCPU, at::kDouble), rule)
+      .to(logits.device(), at::kFloat);
+}
+
+at::Tensor shape(const at::Tensor& logits, const at::Tensor& rule) {
+  return at::empty({rule.size(0), 2}, logits.options().dtype(at::kFloat));
+}
+
+}  // namespace
+
+at::Tensor draw_where_they_lie(const at::Tensor& logits_nV, const at::Tensor& rule) {
+  const at::Tensor x = widen(logits_nV), table = uploaded(rule.to(x.scalar_type()), x.device());
   const auto column = [&](int64_t i) { return table.narrow(1, i, 1); };
-  const at::Tensor x =
-      logits.index_select(0, table.select(1, 0).to(at::kLong).to(logits.device())).to(at::kCPU, at::kDouble);
   const at::Tensor greedy = column(1) == 0;
   const at::Tensor scaled = x / at::where(greedy, at::ones_like(column(1)), column(1).clamp_min(1e-30));
   const at::Tensor usable = at::isfinite(x.amax(1, true));
@@ -70,18 +94,11 @@ at::Tensor reference(const at::Tensor& logits, const at::Tensor& rule) {
          .number = column(6),
          .total = {}};
   r.total = r.weight.sum(1, true);
-  const at::Tensor token = drawn(r), asked = column(7), counts = at::where(asked == 2, scaled, x);
+  const at::Tensor token = drawn(r, any_filters(rule)), asked = column(7), counts = at::where(asked == 2, scaled, x);
   const at::Tensor logprob = counts.gather(1, token) - at::logsumexp(counts, 1, true);
-  const at::Tensor id = at::where(usable, token.to(at::kDouble), -at::ones_like(asked));
-  return at::cat({id, at::where(usable & (asked > 0), logprob, at::zeros_like(asked))}, 1)
-      .to(logits.device(), at::kFloat);
+  const at::Tensor id = at::where(usable, token.to(x.scalar_type()), -at::ones_like(asked));
+  return at::cat({id, at::where(usable & (asked > 0), logprob, at::zeros_like(asked))}, 1);
 }
-
-at::Tensor shape(const at::Tensor& logits, const at::Tensor& rule) {
-  return at::empty({rule.size(0), 2}, logits.options().dtype(at::kFloat));
-}
-
-}  // namespace
 
 bool draws_tokens(at::Device device) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("apus::draw_tokens", "");

@@ -20,11 +20,15 @@ struct DrawRule {
 };
 constexpr int64_t kDrawColumns = sizeof(DrawRule) / sizeof(double);
 
-// Whether the device draws by a kernel of its own; elsewhere the host is faster (engine/sampler.h).
+// Whether tokens are drawn on the device; elsewhere the host is faster (engine/sampler.h).
 bool draws_tokens(at::Device device);
 
 // For each rule {token, log-probability} [n, 2] f32, where the logits are; at most 2^24 tokens, so that ids are exact.
 // Token -1: none is possible, as every logit is -inf, or one NaN or inf. Nothing waits for the device.
 at::Tensor draw_tokens(const at::Tensor& logits_RV, const std::vector<DrawRule>& rules);
+
+// How a device without a kernel for it may draw: by sorting, made of other operators, on the device of these logits [n,
+// V] and in at least f32. rule: [n, kDrawColumns] f64 on the host, whose rows are those of the logits.
+at::Tensor draw_where_they_lie(const at::Tensor& logits_nV, const at::Tensor& rule);
 
 }  // namespace apus::ops

@@ -5,17 +5,32 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "ops/op.h"
 #include "ops/ops.h"
+#include "tensor/host_copy.h"
+#include "tensor/upload.h"
 
 namespace apus::ops {
 
+namespace {
+// Where labels are, on their device.
+at::Tensor labelled_rows(const at::Tensor& label_T) {
+  const HostNumbers known = label_T.is_cpu() ? nullptr : known_on_host(label_T);
+  if (!known) return at::nonzero(label_T >= 0).squeeze(1);
+  std::vector<int64_t> rows;
+  for (size_t t = 0; t < known->size(); ++t)
+    if ((*known)[t] >= 0) rows.push_back(static_cast<int64_t>(t));
+  return uploaded(at::tensor(rows, at::kLong), label_T.device());
+}
+}  // namespace
+
 LabelledTokens::LabelledTokens(const at::Tensor& hidden_TD, const OptionalTensor& low_TR, const at::Tensor& label_T)
     : hidden(hidden_TD), low(or_undefined(low_TR)), label(label_T.to(at::kLong)), total_(label_T.numel()) {
-  const at::Tensor row = at::nonzero(label >= 0).squeeze(1);
+  const at::Tensor row = labelled_rows(label);
   if (row.numel() == total_) return;
   row_ = row;
   hidden = pick(hidden);

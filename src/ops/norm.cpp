@@ -7,6 +7,9 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
 
 #include "ops/op.h"
 #include "ops/ops.h"
@@ -17,23 +20,25 @@ namespace {
 constexpr int64_t run = 1024;
 constexpr int64_t block = run * 1024;  // elements widened at a time
 
-// Sums of the squares of a tensor's runs, the last run being shorter: [n] in at least f32, on its device.
-at::Tensor run_sums(const at::Tensor& tensor) {
+// Sums of the squares of a tensor's runs, the last run being shorter: in at least f32, on its device.
+void add_run_sums(const at::Tensor& tensor, std::vector<at::Tensor>& sums) {
   const at::Tensor flat = tensor.detach().reshape({-1});
-  std::vector<at::Tensor> sums;
   for (int64_t begin = 0; begin < flat.numel(); begin += block) {
     const at::Tensor squares = widen(flat.narrow(0, begin, std::min(block, flat.numel() - begin))).square();
     const int64_t whole = squares.numel() / run * run;
     sums.push_back(squares.narrow(0, 0, whole).view({-1, run}).sum(-1));
     if (whole < squares.numel()) sums.push_back(squares.narrow(0, whole, squares.numel() - whole).sum().view({1}));
   }
-  return at::cat(sums);
 }
 
+// The host waits once for each device and type.
 at::Tensor reference(at::TensorList tensors) {
-  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kCPU).dtype(at::kDouble));
+  std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<at::Tensor>> sums;
   for (const at::Tensor& tensor : tensors)
-    if (tensor.numel() > 0) sum.add_(run_sums(tensor).to(at::kCPU).to(at::kDouble).sum());
+    if (tensor.numel() > 0)
+      add_run_sums(tensor, sums[{tensor.device().type(), tensor.device().index(), wide_type(tensor)}]);
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kCPU).dtype(at::kDouble));
+  for (const auto& [place, some] : sums) sum.add_(at::cat(some).to(at::kCPU).to(at::kDouble).sum());
   return sum;
 }
 

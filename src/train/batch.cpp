@@ -8,16 +8,22 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tensor/host_copy.h"
+#include "tensor/upload.h"
 
 namespace apus {
 
 Batch Batch::to(at::Device device) const {
   Batch out = *this;
-  for (at::Tensor* t :
-       {&out.id_T, &out.label_T, &out.weight_T, &out.step.position, &out.step.cu_q, &out.step.cu_k, &out.expert_TW})
-    if (t->defined()) *t = t->to(device);
+  std::vector<at::Tensor*> all{&out.id_T,      &out.label_T,   &out.weight_T, &out.step.position,
+                               &out.step.cu_q, &out.step.cu_k, &out.expert_TW};
   for (auto* columns : {&out.token_columns, &out.sequence_columns})
-    for (auto& [name, values] : *columns) values = values.to(device);
+    for (auto& [name, values] : *columns) all.push_back(&values);
+  move_together(all, device);
+  if (!device.is_cpu())
+    for (const auto& [there, here] :
+         {std::pair{&out.step.cu_q, &step.cu_q}, {&out.step.cu_k, &step.cu_k}, {&out.label_T, &label_T}})
+      if (here->defined() && here->is_cpu()) know_on_host(*there, *here);
   return out;
 }
 

@@ -64,7 +64,7 @@ double Trainer::pipelined(Update& batches, double total) {
     Pass pass;
   };
   std::vector<std::optional<UnderWay>> passes(batches.size() * pieces);
-  double loss = 0;
+  LossParts parts;
   size_t left = passes.size();
   for (const auto [i, backward, piece] :
        one_forward_one_backward(pipeline.stage(), pipeline.stages(), std::ssize(batches), pipeline.pieces())) {
@@ -86,7 +86,7 @@ double Trainer::pipelined(Update& batches, double total) {
     if (pipeline.last() && n >= own) {
       if (pass.loss.sum.requires_grad()) pass.loss.sum.backward(at::zeros_like(pass.loss.sum));
     } else if (pipeline.last()) {
-      loss += backward_of(batch, std::move(pass), total, false);
+      backward_of(batch, std::move(pass), total, false, parts);
     } else {
       const at::Tensor gradient = pipeline.gradient_of(pass.loss.sum, router);
       if (gradient.defined()) pass.loss.sum.backward(gradient);
@@ -96,7 +96,7 @@ double Trainer::pipelined(Update& batches, double total) {
   }
   if (sync && batches.empty()) sync->finish();
   pipeline.settle();
-  return summed(loss);
+  return summed(parts.value());
 }
 
 // All stages make all passes, whatever they find.

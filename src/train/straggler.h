@@ -13,8 +13,8 @@ struct Straggler {
   double times = 1;  // as long as the rank in the middle takes
 };
 
-// `seconds`: of work of each rank's own since the last time. Nothing where nobody takes a quarter longer than the one in
-// the middle, or where all of it is too short to tell.
+// `seconds`: of work of each rank's own since the last time. Nothing where nobody takes a quarter longer than the one
+// in the middle, or where all of it is too short to tell.
 inline std::optional<Straggler> straggler_of(const std::vector<double>& seconds) {
   constexpr double kTold = 1.25, kShortest = 0.1;
   if (seconds.size() < 2) return std::nullopt;

@@ -18,6 +18,7 @@
 #include "device/trace.h"
 #include "parallel/gradient_sync.h"
 #include "train/algorithm.h"
+#include "train/loss_parts.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/options/loop_options.h"
@@ -157,7 +158,7 @@ class Trainer {
     double share = 0, balance = 0;
   };
   Pass forward_of(Batch& batch, uint64_t micro, double total);
-  double backward_of(Batch& batch, Pass pass, double total, bool only_measured);
+  void backward_of(Batch& batch, Pass pass, double total, bool only_measured, LossParts& parts);
   Loss loss_of(Batch& batch, const Forward& forward);
   Loss loss_of_all(Batch& batch, const Forward& forward);
   void add_penalty(Loss& loss, double count) const;

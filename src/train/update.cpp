@@ -77,22 +77,22 @@ Trainer::Pass Trainer::forward_of(Batch& batch, uint64_t micro, double total) {
   return pass;
 }
 
-double Trainer::backward_of(Batch& batch, Pass pass, double total, bool only_measured) {
+// What it comes to is not read here: the device has work to do first.
+void Trainer::backward_of(Batch& batch, Pass pass, double total, bool only_measured, LossParts& parts) {
   Loss& part = pass.loss;
-  const double sum = part.sum.item<double>();
   // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
   // update weights on the way does not begin when the loss is not finite.
-  if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
+  if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(part.sum.item<double>())))
     part.sum.backward(at::full_like(part.sum, 1 / total));
-  double loss = sum / total;
-  if (training_of(batch.step).router) {
+  if (!training_of(batch.step).router) {
+    parts.add(part.sum, total);
+  } else {
     const at::Tensor value = pass.router->value();
-    loss += pass.balance * value.item<double>();
+    parts.add(part.sum, total, value, pass.balance);
     part.metrics["aux_loss"] = {value * pass.share, at::tensor(pass.share)};
   }
   if (!only_measured) metrics_.add(part.metrics);
   batch.step.turns.clear();
-  return loss;
 }
 
 // What a rank runs that has no batch while others have: one that it had, or, in a first step, one of another rank.
@@ -117,7 +117,7 @@ void Trainer::keep_step(const Batch* like) {
 double Trainer::backward(Update& batches, double total, bool only_measured) {
   if (p_.pipeline) return pipelined(batches, total);
   GradientSync* const sync = p_.gradients;
-  double loss = 0;
+  LossParts parts;
   size_t rounds = batches.size();
   if (sync && sync->in_step()) rounds = static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(rounds)));
   for (size_t i = 0; i < std::max<size_t>(1, rounds); ++i) {
@@ -126,7 +126,7 @@ double Trainer::backward(Update& batches, double total, bool only_measured) {
     if (sync && (i < batches.size() || sync->in_step())) sync->begin(last);
     if (i < batches.size()) {
       batches[i] = batches[i].to(p_.device);
-      loss += backward_of(batches[i], forward_of(batches[i], i, total), total, only_measured);
+      backward_of(batches[i], forward_of(batches[i], i, total), total, only_measured, parts);
     } else if (sync && sync->passes_in_step()) {
       keep_step(batches.empty() ? nullptr : &batches.back());
     }
@@ -136,6 +136,9 @@ double Trainer::backward(Update& batches, double total, bool only_measured) {
       for (const ParamGroup& group : p_.optimizer.groups())
         for (const NamedParam& p : group.params) widen_gradient(p.tensor);
   }
+  const Stopwatch reading;  // which waits for the device's work, that was only asked for above
+  const double loss = parts.value();
+  own_seconds_ += reading.seconds();
   if (sync) sync->rest();
   if (sync && sync->passes_in_step() && !batches.empty()) spare_ = batches.front();
   return summed(loss);

@@ -51,12 +51,12 @@ TEST_F(Npu, CountsMemoryByDevice) {
 
 TEST_F(Npu, RunsTheVendorsOperators) {
   for (const OpChoice& op : op_choices(*choice.kind)) {
-    const bool expected = op.op.rfind("rms_norm", 0) == 0 || op.op.rfind("add_rms_norm", 0) == 0 || op.op == "rope" ||
-                          op.op.rfind("swiglu", 0) == 0 || op.op.rfind("attention", 0) == 0 ||
-                          op.op == "paged_attention" || op.op == "route_topk" || op.op.rfind("moe_ffn", 0) == 0 ||
-                          op.op.rfind("grouped_linear", 0) == 0 || op.op == "adamw" || op.op == "pack_linear" ||
-                          op.op == "packed_linear" || op.op == "pack_codes" || op.op.rfind("coded_", 0) == 0 ||
-                          op.op == "plain_codes";
+    const bool expected =
+        op.op.rfind("rms_norm", 0) == 0 || op.op.rfind("add_rms_norm", 0) == 0 || op.op.rfind("rope", 0) == 0 ||
+        op.op.rfind("swiglu", 0) == 0 || op.op.rfind("attention", 0) == 0 || op.op == "paged_attention" ||
+        op.op == "route_topk" || op.op.rfind("moe_ffn", 0) == 0 || op.op.rfind("grouped_linear", 0) == 0 ||
+        op.op == "adamw" || op.op == "pack_linear" || op.op == "packed_linear" || op.op == "pack_codes" ||
+        op.op.rfind("coded_", 0) == 0 || op.op == "plain_codes" || op.op == "store_kv" || op.op == "draw_tokens";
     EXPECT_EQ(op.native, expected) << op.op;
     if (op.op == "attention") {
       EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");

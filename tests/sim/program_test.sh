@@ -46,6 +46,21 @@ assert len(losses[0]) == len(losses[1]) >= 2, losses
 assert all(abs(a - b) < 1e-4 for a, b in zip(*losses)), losses
 P
   ;;
+waits)  # in a step of training the host waits for the device twice (its loss, the gradients' norm), in a decoded token once
+  model bfloat16 && rows
+  export LD_LIBRARY_PATH=$self_built
+  waited() { awk '{ sum += $2 } END { print sum + 0 }' "$work/$1"; }  # in a longer run more than in a shorter one
+  for steps in 4 12; do
+    APUS_SIM_WAITS="$work/sft$steps" "$apus" sft --model "$work/model" --device npu --dataset "$work/rows.jsonl" --output_dir "$work/out" --max_steps $steps \
+      --gradient_accumulation_steps 3 --per_device_train_batch_size 1 --add_version false --save_strategy no --logging_steps 100 \
+      --split_dataset_ratio 0 2>"$work/said" || { cat "$work/said" >&2; fail "sft"; }
+    APUS_SIM_WAITS="$work/infer$steps" infer npu npu --max_new_tokens $((4 * steps)) --temperature 0.7 --top_p 0.9
+  done
+  more=$(($(waited sft12) - $(waited sft4)))
+  [ $more = 16 ] || { cat "$work/sft12" >&2; fail "8 steps of training waited $more times, not 16"; }
+  more=$(($(waited infer12) - $(waited infer4)))
+  [ $more -le 32 ] || { cat "$work/infer12" >&2; fail "32 decoded tokens waited $more times"; }
+  ;;
 memory)  # a device that is too small: what to do, and exit code 5
   model float32 && rows
   export LD_LIBRARY_PATH=$self_built

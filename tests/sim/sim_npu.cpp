@@ -17,6 +17,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
 #include <sstream>
 
 #include "ascendcl.h"
@@ -28,6 +31,35 @@ namespace {
 using apus::kNone, apus::Optional;
 
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
+
+// ---- where the host waits for the device
+
+// How often, by the operator; written to the file that APUS_SIM_WAITS names when the process ends. Copies wait unless
+// they are asked not to, and so does what tells the host a number, or a size that depends on numbers.
+class Waits {
+ public:
+  ~Waits() {
+    const char* file = std::getenv("APUS_SIM_WAITS");
+    if (!file) return;
+    std::ofstream out(file);
+    for (const auto& [what, count] : counts_) out << what << ' ' << count << '\n';
+  }
+  __attribute__((noinline)) void add(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    ++counts_[what];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int64_t> counts_;
+} waits;
+
+bool tells_the_host(const std::string& name) {
+  for (const char* one :
+       {"nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "bincount", "equal"})
+    if (name == std::string("aten::") + one) return true;
+  return name == "aten::repeat_interleave";
+}
 
 // ---- memory
 
@@ -171,7 +203,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, Optional<
 
 at::Tensor side_of_copy(const at::Tensor& t) { return on_sim(t) ? host_alias(t) : t; }
 
-at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
+  if (on_sim(source) != on_sim(target) && !non_blocking) waits.add(on_sim(source) ? "copy_to_host" : "copy_to_device");
   side_of_copy(target).copy_(side_of_copy(source));
   return target;
 }
@@ -197,7 +230,10 @@ at::Tensor copy_and_resize(const at::Tensor& source, const at::Tensor& target) {
   return copy_from(source, target, false);
 }
 
-at::Scalar local_scalar(const at::Tensor& t) { return at::_local_scalar_dense(host_alias(t)); }
+at::Scalar local_scalar(const at::Tensor& t) {
+  waits.add("item");
+  return at::_local_scalar_dense(host_alias(t));
+}
 
 at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride, Optional<int64_t> offset) {
   return restrided(t, size, stride, offset.value_or(t.storage_offset()));
@@ -358,6 +394,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - arguments;
   Call call;
   for (size_t i = first; i < stack->size(); ++i) (*stack)[i] = call.to_host((*stack)[i]);
+  if (const std::string& name = op.schema().name(); tells_the_host(name)) waits.add(name);
   TORCH_CHECK(!call.host_tensor || !call.device,
               "Expected all tensors to be on the same device, but found at least two devices, npu:",
               call.device ? int(call.device->index()) : 0, " and cpu! (operator ", op.schema().name(), ")");

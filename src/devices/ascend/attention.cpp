@@ -14,6 +14,7 @@
 #include "devices/vendor_op.h"
 #include "ops/attention_signature.h"
 #include "ops/op.h"
+#include "tensor/host_copy.h"
 
 namespace apus::ascend {
 
@@ -46,7 +47,7 @@ Call plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const a
   if (q.size(1) > heads || q.size(2) > head_size || q.size(2) != v.size(2) || cu_q.numel() - 1 > sequences ||
       k.size(0) == 0)
     return c;
-  std::vector<int64_t> ends_q = host_lengths(cu_q), ends_k = host_lengths(cu_k);
+  std::vector<int64_t> ends_q = *on_host(cu_q), ends_k = *on_host(cu_k);
   const bool same = ends_q == ends_k;
   if (extent(ends_q).shortest == 0 || extent(ends_k).shortest == 0) return c;
   if (window != 0 && (!causal || !same)) return c;

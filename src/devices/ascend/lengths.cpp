@@ -4,37 +4,10 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <mutex>
 
 namespace apus::ascend {
-
-namespace {
-
-struct Remembered {
-  at::Tensor tensor;
-  uint32_t version = 0;
-  std::vector<int64_t> values;
-  bool is(const at::Tensor& t, uint32_t v) const {
-    return tensor.defined() && tensor.storage().unsafeGetStorageImpl() == t.storage().unsafeGetStorageImpl() &&
-           tensor.storage_offset() == t.storage_offset() && tensor.numel() == t.numel() && version == v;
-  }
-};
-
-}  // namespace
-
-std::vector<int64_t> host_lengths(const at::Tensor& cu) {
-  thread_local std::array<Remembered, 4> memory;
-  thread_local size_t next = 0;
-  const uint32_t version = cu.is_inference() ? 0 : cu.unsafeGetTensorImpl()->version_counter().current_version();
-  for (const Remembered& r : memory)
-    if (r.is(cu, version)) return r.values;
-  const at::Tensor host = cu.to(at::kCPU, at::kLong).contiguous();
-  Remembered& r = memory[next++ % memory.size()];
-  r = {cu.detach(), version, {host.data_ptr<int64_t>(), host.data_ptr<int64_t>() + host.numel()}};
-  return r.values;
-}
 
 const at::Tensor& causal_mask(at::Device device) {
   static std::mutex mutex;

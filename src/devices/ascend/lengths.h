@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two attention files share: lengths on the host, where the vendor's operators want them, and the causal mask.
+// What the two attention files share: the causal mask, and what their lengths come to.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +7,6 @@
 #include <vector>
 
 namespace apus::ascend {
-
-// Cumulative lengths [S + 1] on a device, as host numbers. Copying waits for the device, and every layer of a step asks
-// for the same tensor: the last few are remembered per thread, and the tensors are kept alive, so that no other tensor
-// can appear at their address.
-std::vector<int64_t> host_lengths(const at::Tensor& cu);
 
 // [2048, 2048] bool, true above the diagonal: what the vendor's compressed causal modes want whatever the length.
 const at::Tensor& causal_mask(at::Device device);

@@ -14,6 +14,7 @@
 #include "devices/vendor_op.h"
 #include "ops/attention_signature.h"
 #include "ops/op.h"
+#include "tensor/host_copy.h"
 
 namespace apus::ascend {
 
@@ -67,8 +68,8 @@ Padding padding(const Lengths& n, at::Device device) {
 at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
                  const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale,
                  bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
-  const std::vector<int64_t> host_q = host_lengths(cu_q);
-  Lengths n{host_q, each(host_q), each(host_lengths(cu_k))};
+  const std::vector<int64_t>& host_q = *on_host(cu_q);
+  Lengths n{host_q, each(host_q), each(*on_host(cu_k))};
   const Extent e = extent(host_q);
   n.longest = e.longest, n.equal = e.shortest == e.longest;
   const int64_t sequences = static_cast<int64_t>(n.q.size()), heads = q.size(1), head = q.size(2);
@@ -104,10 +105,23 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
   return at::index_select(out.reshape({-1, heads, head}), 0, pad.out);
 }
 
+// Which places are none is known on the host: the device is not asked for it in every layer.
+void store_kv(const at::Tensor& k, const at::Tensor& v, at::Tensor& k_cache, at::Tensor& v_cache,
+              const at::Tensor& slot) {
+  const HostNumbers places = on_host(slot);
+  if (std::any_of(places->begin(), places->end(), [](int64_t place) { return place < 0; })) {
+    static const auto reference = ops::handle<decltype(store_kv)>("apus::store_kv");
+    return ops::call_reference(reference, k, v, k_cache, v_cache, slot);
+  }
+  const at::Tensor place = slot.to(at::kLong);
+  for (const auto& [cache, x] : {std::pair{&k_cache, &k}, std::pair{&v_cache, &v}})
+    cache->view({-1, cache->size(2), cache->size(3)}).index_copy_(0, place, x->to(cache->scalar_type()));
+}
+
 }  // namespace
 
 std::vector<NativeOp> paged_attention_ops() {
-  return {native<paged>("paged_attention", {"npu::npu_fused_infer_attention_score"})};
+  return {native<paged>("paged_attention", {"npu::npu_fused_infer_attention_score"}), native<store_kv>("store_kv", {})};
 }
 
 }  // namespace apus::ascend

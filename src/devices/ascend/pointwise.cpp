@@ -1,19 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding and swiglu by the vendor's operators;
+// Rotary embedding and swiglu by the vendor's operators; tables of angles and tokens that are drawn on the device;
 // linear layers grouped so that swiglu finds its inputs side by side.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
 
 #include "devices/ascend/ops.h"
 #include "devices/vendor_op.h"
+#include "ops/draw_tokens.h"
 #include "ops/op.h"
+#include "tensor/upload.h"
 
 namespace apus::ascend {
 
 namespace {
 
 using Pair = std::tuple<at::Tensor, at::Tensor>;
+
+// Numbers on a device that were asked for before, as copying them has the host wait for it. Few are ever asked for.
+at::Tensor kept_there(const std::vector<double>& numbers, at::ScalarType type, at::Device device) {
+  using Key = std::tuple<std::vector<double>, at::ScalarType, int>;
+  static std::mutex mutex;
+  static auto* const kept = new std::map<Key, at::Tensor>;  // never destroyed: the device's library may be gone by then
+  const std::lock_guard lock(mutex);
+  at::Tensor& there = (*kept)[{numbers, type, device.index()}];
+  if (!there.defined()) there = at::tensor(numbers, at::kDouble).to(type).to(device);
+  return there;
+}
+
+Pair rope_table(const at::Tensor& position, at::ArrayRef<double> inverse, at::IntArrayRef axis, double scale,
+                bool backwards) {
+  const at::Device device = position.device();
+  const at::Tensor inverse_R = kept_there(inverse.vec(), at::kFloat, device);
+  const at::Tensor place =
+      position.dim() == 1 ? position.unsqueeze(1)
+                          : position.index_select(0, kept_there({axis.begin(), axis.end()}, at::kLong, device)).t();
+  const at::Tensor angle_TR = place.to(at::kFloat) * inverse_R;
+  return {angle_TR.cos().mul_(scale), angle_TR.sin().mul_(backwards ? -scale : scale)};
+}
+
+at::Tensor draw_tokens(const at::Tensor& logits, const at::Tensor& rule) {
+  std::vector<double> rows;
+  for (int64_t i = 0; i < rule.size(0); ++i) rows.push_back(rule.data_ptr<double>()[i * ops::kDrawColumns]);
+  const bool all = std::ssize(rows) == logits.size(0) && std::is_sorted(rows.begin(), rows.end()) &&
+                   std::adjacent_find(rows.begin(), rows.end()) == rows.end();
+  const at::Device device = logits.device();
+  return ops::draw_where_they_lie(
+      all ? logits : logits.index_select(0, uploaded(at::tensor(rows, at::kDouble).to(at::kLong), device)), rule);
+}
 
 // x [T, heads, H] as the operator's layout BSND with one sequence; it turns whole heads only, so a head's unrotated
 // rest is cut off and put back.
@@ -68,9 +109,13 @@ at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const Op
 }  // namespace
 
 std::vector<NativeOp> pointwise_ops() {
-  return {native<rope>("rope", {"npu::npu_rotary_mul"}), native<swiglu>("swiglu", {"npu::npu_swiglu"}),
+  return {native<rope>("rope", {"npu::npu_rotary_mul"}),
+          native<swiglu>("swiglu", {"npu::npu_swiglu"}),
           native<swiglu_backward>("swiglu_backward", {"npu::npu_swiglu_backward"}),
-          native<pack_linear>("pack_linear", {}), native<packed_linear>("packed_linear", {})};
+          native<pack_linear>("pack_linear", {}),
+          native<packed_linear>("packed_linear", {}),
+          native<rope_table>("rope_table", {}),
+          native<draw_tokens>("draw_tokens", {})};
 }
 
 }  // namespace apus::ascend
