@@ -83,8 +83,14 @@ struct TrainRun {
   // Of such rows, what would be as exact and faster: "--per_device_train_batch_size 16 ...", and why. Empty: nothing
   // that is known here.
   std::string faster(const RowFacts& rows) const;
+  // FLOPs of a token that is trained on, and what all devices could do in a second; 0: not known here.
+  struct Arithmetic {
+    double of_token = 0, peak = 0;
+  };
+  Arithmetic arithmetic(const RowFacts& rows) const;
 
  private:
+  PlanSpec own_spec(const RowFacts& rows) const;  // of this machine
   void try_reward_programs(Rehearsal& r, const std::string& row) const;
   void algorithm_fields(OptionTable& v);
   void find_checkpoint();

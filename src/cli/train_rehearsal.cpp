@@ -107,11 +107,23 @@ constexpr double kShareOfMemory = 0.5;  // that a faster setting may take: other
 }  // namespace
 
 // Advice never ends a run.
-std::string TrainRun::faster(const RowFacts& rows) const try {
-  if (rows.longest <= 0 || data.packing || mesh.shares_parts() || algorithm_info(algorithm).asks_rows) return "";
+PlanSpec TrainRun::own_spec(const RowFacts& rows) const {
   const fs::path file = fs::path(model.model) / "config.json";
   const Json config = parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
-  const PlanSpec spec = plan_spec(config, device_facts(model.device), ranks(), rows);
+  return plan_spec(config, device_facts(model.device), ranks(), rows);
+}
+
+TrainRun::Arithmetic TrainRun::arithmetic(const RowFacts& rows) const try {
+  const PlanSpec spec = own_spec(rows);
+  if (spec.device.host) return {};
+  return {bare_plan(spec).speed.token_flops, spec.device.flops(spec.train.element) * spec.train.devices};
+} catch (const Error&) {
+  return {};
+}
+
+std::string TrainRun::faster(const RowFacts& rows) const try {
+  if (rows.longest <= 0 || data.packing || mesh.shares_parts() || algorithm_info(algorithm).asks_rows) return "";
+  const PlanSpec spec = own_spec(rows);
   const Plan now = bare_plan(spec);
   std::optional<Plan> best;
   for (int64_t most = 2 * spec.rows; now.spec.train.accumulation * spec.rows % most == 0 && most <= 64; most *= 2) {

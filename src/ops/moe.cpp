@@ -17,6 +17,7 @@
 #include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/ops.h"
+#include "tensor/upload.h"
 
 namespace apus::ops {
 namespace {
@@ -212,7 +213,7 @@ ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts) {
     pair[place] = i;
   }
   std::copy(next.begin(), next.end(), end);
-  order = order.to(expert_Tk.device());
+  order = uploaded(order, expert_Tk.device());
   out.token = order.narrow(0, 0, pairs), out.pair = order.narrow(0, pairs, pairs),
   out.ends = order.narrow(0, 2 * pairs, experts);
   return out;
@@ -230,7 +231,7 @@ ExpertPairs pairs_at(const ExpertPairs& pairs, const at::Tensor& place) {
     for (; at < last && *at < begin + n; ++at) ++taken;
     out.count.push_back(taken - before), *end++ = taken, begin += n;
   }
-  out.ends = ends.to(place.device());
+  out.ends = uploaded(ends, place.device());
   return out;
 }
 

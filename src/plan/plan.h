@@ -53,6 +53,7 @@ struct Speed {
   double tokens_per_second = 0;
   double prompt_tokens_per_second = 0;  // inference
   std::string bound;                    // "arithmetic", "memory", "communication"
+  double token_flops = 0;               // of a trained token; layers that run again are not counted
   double row_bytes = 0;                 // that a device sends of a micro-batch's rows to those it shares them with
 };
 

@@ -107,6 +107,7 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
   Speed speed = slowest(arithmetic + waits, memory, communication, tokens * n);
   if (speed.bound == "arithmetic" && waits > arithmetic) speed.bound = "communication";
   speed.row_bytes = of_rows;
+  speed.token_flops = forward * (passes - again);
   return speed;
 }
 

@@ -90,6 +90,10 @@ Forward forward_of(const TrainRun& o, const Model& model) {
   return forward;
 }
 
+RowFacts facts_of(const TrainData& data) {
+  return {.longest = data.longest, .media = data.media ? data.media() : MediaFacts(), .first_row = {}};
+}
+
 TrainerOptions trainer_options(const TrainRun& o, const TrainData& data, const Model& model, const fs::path& run_dir) {
   TrainerOptions t{.loop = o.loop,
                    .seed = static_cast<uint64_t>(o.common.seed),
@@ -99,6 +103,8 @@ TrainerOptions trainer_options(const TrainRun& o, const TrainData& data, const M
                    .output_dir = run_dir,
                    .exact = data.exact,
                    .noted = o.noted};
+  const TrainRun::Arithmetic arithmetic = o.arithmetic(facts_of(data));
+  t.token_flops = arithmetic.of_token, t.peak_flops = arithmetic.peak;
   t.exact.update(o.exact);
   return t;
 }
@@ -310,8 +316,7 @@ int train(const TrainRun& o, const OptimizerSpec& spec, World& world) {
   const TrainData shown = shown_rows(o, *algorithm, run_dir, share_of(o, rows.layout()));
   if (shown.train) data.exact.update(shown.exact);
   if (world.first()) {
-    const std::string hint =
-        o.faster({.longest = data.longest, .media = data.media ? data.media() : MediaFacts(), .first_row = {}});
+    const std::string hint = o.faster(facts_of(data));
     if (!hint.empty()) log_info("faster: ", hint);
   }
   world.require_same(data.rows_text, "the rows",

@@ -85,6 +85,16 @@ Json Trainer::straggler() {
   return found ? Json{{"slowest_rank", found->rank}, {"slowest_takes", rounded(found->times, 2)}} : Json::object();
 }
 
+// Tokens of all ranks in a second of their updates, and what share that is of what the devices could do.
+Json Trainer::throughput() {
+  const double seconds = std::exchange(stepping_, 0),
+               tokens = static_cast<double>(tokens_seen_ - std::exchange(tokens_at_line_, tokens_seen_));
+  const double rate = summed(seconds > 0 ? tokens / seconds : 0) / static_cast<double>(p_.row_sharers);
+  Json out{{"tokens/s", rounded(rate, 2)}};
+  if (o_.peak_flops > 0) out["mfu"] = rounded(rate * o_.token_flops / o_.peak_flops, 4);
+  return out;
+}
+
 void Trainer::log_training() {
   const Json ratios = metrics_.take(p_.data_ranks);
   Json line = Json::object();
@@ -93,6 +103,7 @@ void Trainer::log_training() {
   line["learning_rate"] = last_lr_;
   line.update(ratios);
   if (p_.data_ranks.size() > 1) line.update(straggler());
+  line.update(throughput());
   progress_->note(str("loss ", rounded(line["loss"].get<double>(), 4)));
   loss_since_log_ = 0, logged_steps_ = 0;
   report(line);

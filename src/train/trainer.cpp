@@ -143,7 +143,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());
-  tokens_seen_ = saved.trainer.value("num_input_tokens_seen", int64_t{0});
+  tokens_at_line_ = tokens_seen_ = saved.trainer.value("num_input_tokens_seen", int64_t{0});
   if (const Json window = saved.progress.value("log_window", Json::object()); !window.empty() && what.optimizer) {
     loss_since_log_ = window["loss"].get<double>(), logged_steps_ = window["steps"].get<int64_t>();
     last_norm_ = window["grad_norm"].get<double>();

@@ -45,6 +45,7 @@ struct TrainerOptions {
   Forward forward;
   bool wide_gradients = false;  // micro-batches add up in f32 (with several ranks their GradientSync does it)
   int64_t token_groups = 0;     // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
+  double token_flops = 0, peak_flops = 0;  // of a trained token; of all devices in a second. 0: not known
   std::filesystem::path output_dir;
   Json exact, noted;  // see RunState
 };
@@ -177,6 +178,7 @@ class Trainer {
   std::string first_known(const std::string& mine) const;
   // report.cpp: logging, evaluation
   Json straggler();
+  Json throughput();
   void log_training();
   void evaluate();
   void judge(const Json& line);  // is it the best so far?
@@ -220,6 +222,8 @@ class Trainer {
   int64_t evaluations_without_gain_ = 0, last_saved_ = -1, last_evaluated_ = -1;
   bool save_due_ = false;
   int64_t logged_steps_ = 0, tokens_seen_ = 0;
+  double stepping_ = 0;  // seconds that updates took since the last line, and the tokens then
+  int64_t tokens_at_line_ = 0;
   double loss_since_log_ = 0, last_norm_ = 0, last_lr_ = 0;
   Metrics metrics_;
   EarlySigns signs_;

@@ -172,6 +172,7 @@ Trainer::StepResult Trainer::step(Update batches) {
   if (p_.begins_step) p_.begins_step(step_ + 1);
   if (p_.layers) p_.layers->before_step(step_);
   StepResult result;
+  const Stopwatch watch;
   explained_memory([&] {
     if (p_.algorithm.looks_at_updates()) {
       const at::NoGradGuard no_grad;
@@ -180,6 +181,7 @@ Trainer::StepResult Trainer::step(Update batches) {
     }
     result = compute(batches);
   });
+  stepping_ += watch.seconds();
   return result;
 }
 
