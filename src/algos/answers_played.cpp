@@ -26,6 +26,28 @@ Json with_tags(const EpisodeReply& reply) {
   return messages;
 }
 
+// Servers, and ranks that answer together, are asked for all that are due at once.
+void say(Rollout& rollout, std::vector<TurnAsked> turns, const TurnSaid& said) {
+  std::vector<size_t> episode;
+  std::vector<Heard> texts;
+  std::vector<uint64_t> seeds;
+  Sampling most = turns.at(0).sampling;
+  std::vector<EngineRequest> requests;
+  for (TurnAsked& turn : turns) {
+    episode.push_back(turn.episode), seeds.push_back(turn.sampling.seed);
+    most.max_new_tokens = std::max(most.max_new_tokens, turn.sampling.max_new_tokens);
+    if (rollout.takes_more())
+      requests.push_back(
+          {.prompt = std::move(turn.text.ids), .media = std::move(turn.text.media), .sampling = turn.sampling});
+    else
+      texts.push_back(std::move(turn.text));
+  }
+  const auto ended = [said, episode](size_t i, const FinishedAnswer& answer) { said(episode[i], answer); };
+  if (rollout.takes_more()) return rollout.begin(std::move(requests), ended);
+  const auto answers = rollout.answers(ids_of(texts), most, media_of(texts), nullptr, seeds);
+  for (size_t i = 0; i < answers.size(); ++i) ended(i, answers[i]);
+}
+
 }  // namespace
 
 std::vector<std::vector<int32_t>> ids_of(const std::vector<Heard>& texts) {
@@ -62,8 +84,8 @@ std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>
   const auto between = [&](size_t episode, const EpisodeReply& reply) {
     return between_turns(*starts[episode].row, reply);
   };
-  const auto model = [&](const std::vector<Heard>& texts, const Sampling& of_turn) {
-    return actors.rollout->answers(ids_of(texts), of_turn, media_of(texts));
+  const auto model = [&](std::vector<TurnAsked> turns, const TurnSaid& said) {
+    say(*actors.rollout, std::move(turns), said);
   };
   std::vector<Trajectory> all;
   {
@@ -73,7 +95,11 @@ std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>
                 .max_new_tokens = sampling.max_new_tokens,
                 .total = o_.environment.total_length(),
                 .longest = actors.rollout->longest()},
-               {.model = model, .question = asked, .between = between, .tokenizer = *tokenizer_});
+               {.model = model,
+                .in_turns = !actors.rollout->takes_more(),
+                .question = asked,
+                .between = between,
+                .tokenizer = *tokenizer_});
   }
   actors.rollout->serve();
   std::vector<Answer> out;

@@ -71,7 +71,8 @@ Grpo::Grpo(GrpoOptions options)
     : o_(std::move(options)),
       info_(policy_loss_named(o_.loss_type)),
       policy_(policy_options(o_)),
-      correction_(correction_named(o_.rollout_importance_sampling_mode.value_or(""))) {}
+      correction_(correction_named(o_.rollout_importance_sampling_mode.value_or(""))),
+      replay_(o_) {}
 
 void Grpo::begin(const RunSetting& setting) {
   rank_ = setting.rank, ranks_ = setting.ranks, seed_ = setting.seed, device_ = setting.device;
@@ -140,13 +141,7 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
-  if (o_.replays_experts()) {
-    experts_met_ = actors.policy.experts_met();
-    require(experts_met_ > 0, Fault::Model,
-            "--router_replay_mode R3: the experts of this model are chosen by words or ",
-            "by kinds of tokens, which cannot be taken over: leave it out");
-    actors.rollout->tell_experts();
-  }
+  replay_.begin(actors);
   AnswerRounds::Round round = round_of(actors, std::move(micro_batches), training);
   const RowSharers sharers(actors.sharers);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
@@ -256,8 +251,8 @@ void Grpo::mark_tokens(Actors& actors, Update& batches, const RankSum& over_rank
   for (Batch& batch : batches) {
     if (Chord::shows(batch)) continue;
     const ops::HeadLogprob head =
-        label_head(actors.policy, Reference::of(actors.policy).head_factors(grpo_column::with_experts(batch)),
-                   batch.label_T, batch.step, temperature_, o_.top_entropy_quantile < 1);
+        label_head(actors.policy, Reference::of(actors.policy).head_factors(with_experts(batch)), batch.label_T,
+                   batch.step, temperature_, o_.top_entropy_quantile < 1);
     const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
     PolicyTokens t = tokens_of(batch, head.logprob_T);
     for (at::Tensor* x : {&t.logprob_N, &t.old_N, &t.advantage_N, &t.sequence_N}) *x = x->to(at::kCPU);
@@ -288,7 +283,7 @@ at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& uncertain
 
 Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
-  grpo_column::tell_experts(batch);
+  tell_experts(batch);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0;
   const ops::HeadLogprob head = label_head(actors.policy, actors.policy.head_factors(hidden_TD, batch.step),
@@ -341,10 +336,7 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   out.metrics["clip_ratio/high_mean"] = mean_of(clipped.high_N);
   out.metrics["clip_ratio"] = mean_of(clipped.low_N.logical_or(clipped.high_N));
   if (entropy) out.metrics["entropy/mean"] = mean_of(entropy_N);
-  if (batch.step.told_experts) {
-    const auto& [others, all] = batch.step.told_experts->compared();
-    out.metrics["router_replay/changed"] = {others.to(at::kFloat), all.to(at::kFloat)};
-  }
+  note_changed_experts(batch, out.metrics);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include "algos/advantages.h"
 #include "algos/answers.h"
 #include "algos/chord.h"
+#include "algos/expert_replay.h"
 #include "algos/options/grpo_options.h"
 #include "algos/policy/kl.h"
 #include "algos/policy/mismatch.h"
@@ -72,8 +73,8 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   int64_t rank_ = 0, ranks_ = 1, sharers_ = 1;  // the last: neighbours that answer the same questions together
   uint64_t seed_ = 42;
   c10::Device device_ = c10::Device(c10::kCPU);
-  int64_t experts_met_ = 0;  // by a token, of a policy that meets again what it met while it answered; else 0
-  bool shares_ = false;      // what the answers of a group begin with is computed once
+  ExpertReplay replay_;
+  bool shares_ = false;  // what the answers of a group begin with is computed once
   std::filesystem::path output_dir_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<AnswerRounds> rounds_;

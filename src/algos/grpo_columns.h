@@ -2,7 +2,6 @@
 // What GRPO's micro-batches carry beside their tokens.
 #pragma once
 
-#include "nn/expert_choices.h"
 #include "train/batch.h"
 
 namespace apus::grpo_column {
@@ -17,14 +16,5 @@ inline constexpr const char* kAdvantage = "advantage";
 inline constexpr const char* kShare = "share";
 
 inline bool is_in(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
-
-// For the policy, whose tokens meet what they met while they were drawn; a reference's and a teacher's meet their own.
-inline void tell_experts(Batch& batch) {
-  if (batch.expert_TW.defined()) batch.step.told_experts = std::make_shared<ExpertChoices>(batch.expert_TW);
-}
-inline Batch with_experts(Batch batch) {
-  tell_experts(batch);
-  return batch;
-}
 
 }  // namespace apus::grpo_column

@@ -39,13 +39,7 @@ Sample Grpo::learnt_sample(const Conversations& all, size_t conversation, bool s
   if (!one.engine_logprobs.empty())
     sample.token_columns[grpo_column::kEngine] = answer_column(one, one.engine_logprobs);
   if (several) sample.columns[grpo_column::kShare] = all.share[conversation];
-  if (experts_met_ == 0) return sample;
-  sample.experts = one.experts;
-  require(!sample.experts.empty(), Fault::Io, "--router_replay_mode R3: an answer came without the experts that its ",
-          "tokens met. Is the rollout server of this version?");
-  require(std::ssize(sample.experts) % experts_met_ == 0, Fault::Model, "--router_replay_mode R3: a token meets ",
-          experts_met_, " experts here, and others where it was drawn: is the rollout server's model this one?");
-  sample.experts.resize(sample.ids.size() * static_cast<size_t>(experts_met_), ExpertChoices::kUnknown);
+  replay_.add_experts(sample, one);
   return sample;
 }
 
@@ -92,13 +86,14 @@ std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& an
 
 void Grpo::add_logprobs(Actors& actors, Part& part) const {
   auto& columns = part.batch.token_columns;
-  if (learns_from_sampler()) {
-    if (grpo_column::is_in(part.batch, grpo_column::kEngine))
-      columns[grpo_column::kOld] = columns[grpo_column::kEngine];
-  } else if (updates_ > 1 || (o_.kl_rewarded() && o_.beta > 0)) {
-    columns[grpo_column::kOld] =
-        Reference::of(actors.policy).logprobs(grpo_column::with_experts(part.batch), temperature_);
+  const bool of_sampler = learns_from_sampler();
+  if (replay_.of_policy() || (!of_sampler && (updates_ > 1 || (o_.kl_rewarded() && o_.beta > 0)))) {
+    const Batch read = replay_.before_updates(part.batch);
+    columns[grpo_column::kOld] = Reference::of(actors.policy).logprobs(read, temperature_);
+    if (replay_.of_policy()) part.batch.expert_TW = replay_.written_TW(read).to(device_);
   }
+  if (of_sampler && grpo_column::is_in(part.batch, grpo_column::kEngine))
+    columns[grpo_column::kOld] = columns[grpo_column::kEngine];
   if (o_.teacher_model)
     columns[grpo_column::kTeacher] =
         Reference::of(*actors.others.at("teacher").at(0)).logprobs(part.batch, temperature_);

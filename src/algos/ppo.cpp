@@ -46,6 +46,16 @@ at::Tensor column_at(const Batch& batch, const char* name, const at::Tensor& ind
   return column == batch.token_columns.end() ? at::empty({0}, at::kFloat) : column->second.index_select(0, index_N);
 }
 
+// Of each answer of a batch, what all its tokens met.
+void cut_apart(const at::Tensor& met_TW, const Batch& batch, std::vector<std::vector<int16_t>>& out) {
+  const int16_t* met = met_TW.data_ptr<int16_t>();
+  for (const int32_t length : batch.step.length_q) {
+    const int16_t* const end = met + length * met_TW.size(1);
+    out.emplace_back(met, end);
+    met = end;
+  }
+}
+
 // Of each answer of a batch, the numbers at its labels.
 void cut_apart(const at::Tensor& x_T, const Batch& batch, std::vector<std::vector<double>>& out) {
   const at::Tensor here_T = x_T.to(at::kCPU, at::kFloat).contiguous(), label_T = batch.label_T.to(at::kCPU);
@@ -65,7 +75,7 @@ at::Tensor value_losses(const at::Tensor& value_N, const at::Tensor& old_N, cons
   return at::maximum((value_N - return_N).square(), (bounded_N - return_N).square()) * 0.5;
 }
 
-Ppo::Ppo(PpoOptions options) : o_(std::move(options)), kl_coef_(o_.kl_coef, o_.kl_target, o_.kl_horizon) {
+Ppo::Ppo(PpoOptions options) : o_(std::move(options)), kl_coef_(o_.kl_coef, o_.kl_target, o_.kl_horizon), replay_(o_) {
   policy_.epsilon = policy_.epsilon_high = o_.cliprange;
 }
 
@@ -105,6 +115,7 @@ void Ppo::restore(const Json& state) {
 
 std::vector<Update> Ppo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
+  replay_.begin(actors);
   AnswerRounds::Round round = answers_to(std::move(micro_batches), replayed_, rounds_.get(), actors, training);
   const RowSharers sharers(actors.sharers);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
@@ -128,15 +139,19 @@ Ppo::Traces Ppo::traced(Actors& actors, const std::vector<Answer>& answers) cons
   const size_t passes = passes_in_step(actors.policy, (answers.size() + at_once - 1) / at_once, actors.data_ranks);
   for (size_t pass = 0, begin = 0; pass < passes; ++pass, begin += at_once) {
     Samples samples;
-    for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i)
+    for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i) {
       samples.push_back(sample_of(answers[i], true, false));
+      replay_.add_experts(samples.back(), answers[i]);
+    }
     const bool idle = samples.empty();
     const Batch batch = (idle ? idle_batch() : collate(samples)).to(device_);
-    const ops::HeadLogprob now = label_head(actors.policy, Reference::of(actors.policy).head_factors(batch),
+    const Batch read = replay_.before_updates(batch);
+    const ops::HeadLogprob now = label_head(actors.policy, Reference::of(actors.policy).head_factors(read),
                                             batch.label_T, batch.step, temperature_, true);
     const at::Tensor value_T = Scorer(*actors.others.at("critic").at(0)).token_scores(batch);
     const at::Tensor reference_T = o_.kl_coef > 0 ? actors.reference->logprobs(batch, temperature_) : at::Tensor();
     if (idle) continue;
+    if (replay_.of_policy()) cut_apart(ExpertReplay::written_TW(read), batch, out.experts);
     out.entropy += now.entropy_T.sum().item<double>();
     cut_apart(now.logprob_T, batch, out.old);
     cut_apart(value_T, batch, out.values);
@@ -181,6 +196,8 @@ Samples Ppo::judged(const std::vector<Answer>& answers, const Traces& traces, co
   Samples out;
   for (size_t i = 0; i < answers.size(); ++i) {
     Sample& sample = out.emplace_back(sample_of(answers[i], true, false));
+    replay_.add_experts(sample, answers[i]);
+    if (replay_.of_policy()) sample.experts = traces.experts[i];
     sample.token_columns[kOldLogprob] = answer_column(answers[i], floats(traces.old[i]));
     sample.token_columns[kOldValue] = answer_column(answers[i], floats(traces.values[i]));
     sample.token_columns[kGain] = answer_column(answers[i], floats(advantages[i]));
@@ -225,6 +242,7 @@ PolicyTokens Ppo::tokens_of(const Batch& batch, const at::Tensor& logprob_T, con
 
 at::Tensor Ppo::policy_loss(Actors& actors, Batch& batch, const Forward& forward, const at::Tensor& index_N,
                             Loss& out) {
+  tell_experts(batch);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const ops::HeadLogprob head = label_head(actors.policy, actors.policy.head_factors(hidden_TD, batch.step),
                                            batch.label_T, batch.step, temperature_, o_.entropy_coef > 0);
@@ -240,6 +258,7 @@ at::Tensor Ppo::policy_loss(Actors& actors, Batch& batch, const Forward& forward
   out.metrics["clip_ratio"] = {clipped_share, count};
   out.metrics["policy/approxkl_avg"] = {moved_N.square().mul(0.5).sum(), count};
   out.metrics["val/ratio"] = {moved_N.exp().sum(), count};
+  note_changed_experts(batch, out.metrics);
   return loss_N.sum();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "algos/answers.h"
+#include "algos/expert_replay.h"
 #include "algos/gae.h"
 #include "algos/options/ppo_options.h"
 #include "algos/policy/policy_loss.h"
@@ -34,7 +35,8 @@ class Ppo final : public Algorithm {
   // What is known of each answer of a round, by its tokens, before it is learnt from.
   struct Traces {
     std::vector<std::vector<double>> old, values, divergences;
-    double entropy = 0;  // summed over tokens
+    std::vector<std::vector<int16_t>> experts;  // of the whole sample; of a policy that meets its own choice again
+    double entropy = 0;                         // summed over tokens
   };
   Traces traced(Actors& actors, const std::vector<Answer>& answers) const;
   Samples judged(const std::vector<Answer>& answers, const Traces& traces, const RankSum& over_ranks) const;
@@ -52,6 +54,7 @@ class Ppo final : public Algorithm {
   const PpoOptions o_;
   PolicyOptions policy_;
   KlCoefficient kl_coef_;
+  ExpertReplay replay_;
   double temperature_ = 1;
   int64_t micro_batch_ = 1, questions_ = 1;  // answers
   int64_t rank_ = 0, ranks_ = 1;
@@ -63,7 +66,7 @@ class Ppo final : public Algorithm {
   std::vector<Answer> replayed_;
   int64_t replayed_batches_ = 0;
   bool warms_up_ = false;               // the critic learns alone
-  Batch read_by_critic_;                // of the loss at hand: its step has the critic's positions
+  Batch read_by_critic_;                // of the loss at hand: its step has the critic's positions, and no experts
   std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out
 };
 

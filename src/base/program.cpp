@@ -29,8 +29,8 @@ constexpr size_t kPieceBytes = 65536;
 Program::Program(const std::string& command, const std::string& role) {
   int ends[2];
   const bool paired = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
-  require(paired && out_.is_open() && errors_.is_open(), Fault::Io, "no file descriptors are left for the ", role, " '",
-          command, "'");
+  require(paired && out_.is_open() && errors_.is_open() && nudges_.is_open(), Fault::Io,
+          "no file descriptors are left for the ", role, " '", command, "'");
   input_.reset(ends[0]);
   const Descriptor its_input(ends[1]);
   posix_spawn_file_actions_t files;
@@ -53,23 +53,33 @@ Program::Program(const std::string& command, const std::string& role) {
 Program::Heard Program::talk(const std::string& text, double seconds, size_t most,
                              const std::function<bool()>& enough) {
   const Stopwatch watch;
-  size_t written = 0;
+  given_.erase(0, std::exchange(taken_, 0)), given_ += text;
   while (out_.read_end.is_open() || (!enough && errors_.read_end.is_open())) {
     const double left = seconds - watch.seconds();
     if (printed.size() > most) return Heard::TooMuch;
-    if (enough && written == text.size() && enough()) return Heard::Enough;
+    if (enough && taken_ == given_.size() && enough()) return Heard::Enough;
     if (left <= 0) return Heard::Late;
-    if (!enough && written == text.size()) input_.reset();
-    const int wanted = written < text.size() ? input_.number() : -1;
-    pollfd all[3] = {{wanted, POLLOUT, 0}, {out_.read_end.number(), POLLIN, 0}, {errors_.read_end.number(), POLLIN, 0}};
-    ::poll(all, 3, static_cast<int>(std::min(left, 1.0) * 1000) + 1);
-    if (all[0].revents) give(text, written);
+    if (!enough && taken_ == given_.size()) input_.reset();
+    const int wanted = taken_ < given_.size() ? input_.number() : -1;
+    pollfd all[4] = {{wanted, POLLOUT, 0},
+                     {out_.read_end.number(), POLLIN, 0},
+                     {errors_.read_end.number(), POLLIN, 0},
+                     {nudges_.read_end.number(), POLLIN, 0}};
+    ::poll(all, 4, static_cast<int>(std::min(left, 1.0) * 1000) + 1);
+    if (all[0].revents) give();
     if (all[1].revents) take(out_.read_end, printed);
     if (all[2].revents) hear();
+    if (std::string nudges; all[3].revents) take(nudges_.read_end, nudges);
     if (said_.size() > 2 * kErrorBytesKept) said_.erase(0, said_.size() - kErrorBytesKept);
   }
   if (printed.size() > most) return Heard::TooMuch;
   return enough && enough() ? Heard::Enough : Heard::End;
+}
+
+void Program::nudge() {
+  const char one = 0;
+  const ssize_t written = ::write(nudges_.write_end.number(), &one, 1);
+  (void)written;  // a pipe that is full has been nudged
 }
 
 int Program::wait(bool now) {
@@ -90,12 +100,12 @@ std::string Program::last_words() const {
   return said_.empty() ? "" : "; it said: " + said_.substr(said_.size() - std::min(said_.size(), kErrorBytesKept));
 }
 
-void Program::give(const std::string& text, size_t& written) {
-  const ssize_t count = ::send(input_.number(), text.data() + written, std::min(kPieceBytes, text.size() - written),
+void Program::give() {
+  const ssize_t count = ::send(input_.number(), given_.data() + taken_, std::min(kPieceBytes, given_.size() - taken_),
                                MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (count > 0) written += static_cast<size_t>(count);
+  if (count > 0) taken_ += static_cast<size_t>(count);
   // A program that does not read all of it may still answer each line.
-  if (count < 0 && errno != EAGAIN && errno != EINTR) written = text.size();
+  if (count < 0 && errno != EAGAIN && errno != EINTR) taken_ = given_.size();
 }
 
 void Program::hear() {

@@ -25,8 +25,12 @@ class Program {
 
   enum class Heard { Enough, End, Late, TooMuch };
   // Gives it `text` and adds what it prints to `printed`, until that is enough(), or it has closed its output. Without
-  // `enough` its input is closed behind the text. TooMuch: more than `most` bytes are there.
+  // `enough` its input is closed behind the text. TooMuch: more than `most` bytes are there. What it has not taken when
+  // it is Late, the next talk goes on with.
   Heard talk(const std::string& text, double seconds, size_t most, const std::function<bool()>& enough = {});
+
+  // From another thread: talk() asks again whether it is enough().
+  void nudge();
 
   // Its wait status. `now`: it is ended first.
   int wait(bool now);
@@ -36,14 +40,15 @@ class Program {
   std::function<void(const std::string&)> overhears;  // is told what it says on its error output, as it comes
 
  private:
-  void give(const std::string& text, size_t& written);
+  void give();
   void hear();  // on its error output
   static void take(Descriptor& from, std::string& into);
-  Pipe out_, errors_;
+  Pipe out_, errors_, nudges_;
   Descriptor input_;
   pid_t child_ = -1;
   int status_ = 0;
-  std::string said_;
+  std::string said_, given_;  // of given_ it has taken so many bytes:
+  size_t taken_ = 0;
 };
 
 std::string how_it_ended(int wait_status);  // "ended with code 3"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "environment/environment.h"
 
-#include <atomic>
+#include <algorithm>
 #include <cmath>
-#include <future>
 #include <thread>
 
 #include "base/error.h"
@@ -53,18 +52,13 @@ std::vector<EpisodeReply> LocalEnvironment::reset(const std::vector<EpisodeStart
 }
 
 std::vector<EpisodeReply> LocalEnvironment::step(const std::vector<EpisodeTurn>& turns) {
-  // Some wait for programs; each episode is its own.
-  std::vector<EpisodeReply> out(turns.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < turns.size(); i = next++) out[i] = episodes_.at(turns[i].episode)->step(turns[i]);
-  };
-  const size_t workers = std::min<size_t>({turns.size(), std::thread::hardware_concurrency(), kMostWorkers});
-  std::vector<std::future<void>> others;
-  for (size_t w = 1; w < workers; ++w) others.push_back(std::async(std::launch::async, work));
-  work();
-  for (auto& other : others) other.get();
+  std::vector<EpisodeReply> out;
+  for (const EpisodeTurn& turn : turns) out.push_back(episodes_.at(turn.episode)->step(turn));
   return out;
+}
+
+size_t LocalEnvironment::steps_at_once() const {
+  return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostWorkers);
 }
 
 std::string known_environments() {

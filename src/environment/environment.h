@@ -61,9 +61,12 @@ struct EpisodeReply {
 class Environment {
  public:
   virtual ~Environment() = default;
-  // Many episodes at once; replies are in the order of what was asked.
+  // Of some episodes, whose replies are in the order of what was asked. Other threads may reset and step others.
   virtual std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) = 0;
   virtual std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) = 0;
+  // How many such calls it takes at the same time, of one episode each; 1: a call is given all that waits for one.
+  virtual size_t resets_at_once() const { return 1; }
+  virtual size_t steps_at_once() const { return 1; }
   virtual void close() = 0;  // all episodes of the round are over
   // Tools that the model is told of, where the row brings none: null, or as chat templates know them.
   virtual Json tools() const { return nullptr; }
@@ -81,6 +84,7 @@ class LocalEnvironment : public Environment {
  public:
   std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override;
   std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override;
+  size_t steps_at_once() const override;  // some wait for programs
   void close() override { episodes_.clear(); }
 
  protected:

@@ -22,7 +22,7 @@ void EnvironmentOptions::fields(OptionTable& v) {
     "--max_completion_length is of each turn, or of all turns of an answer together")
       .choices({"per_round", "total"})
       .noted();
-  v("environment_timeout", environment_timeout, "seconds that a program or service may take for a turn of all answers")
+  v("environment_timeout", environment_timeout, "seconds that a program, service or agent may take for a turn")
       .above(0);
   v("environment_failure", environment_failure,
     "one that died, hung or replied what cannot be read: stop the run, or skip the rest of the answers under way")

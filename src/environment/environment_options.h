@@ -17,7 +17,7 @@ struct EnvironmentOptions : virtual PluginOptions {
   bool use_gym_env = false;
   int64_t max_turns = 10;
   std::string completion_length_limit_scope = "per_round";  // or total
-  double environment_timeout = 60;                          // seconds that a turn of all episodes may take
+  double environment_timeout = 60;                          // seconds that a turn may take
   std::string environment_failure = "stop";                 // or skip: the episodes end as they are
 
   // Empty: an answer is of one turn.

@@ -2,47 +2,122 @@
 #include "environment/episodes.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <variant>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/random.h"
+#include "environment/environment_calls.h"
 
 namespace apus {
 namespace {
 
+// What happened to an episode, or anywhere.
+struct Event {
+  size_t place = 0;
+  std::variant<FinishedAnswer, EpisodeReply, std::exception_ptr> what;
+};
+
+class Events {
+ public:
+  void push(Event event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    came_.notify_one();
+  }
+  std::vector<Event> all() {  // waits for one
+    std::unique_lock lock(mutex_);
+    came_.wait(lock, [&] { return !events_.empty(); });
+    return std::exchange(events_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<Event> events_;
+};
+
 class Play {
  public:
-  Play(Environment& environment, const EpisodeLimits& limits, const Speakers& speakers)
-      : environment_(environment), limits_(limits), speakers_(speakers) {}
+  Play(Environment& environment, const std::vector<EpisodeStart>& starts, const std::vector<Heard>& prompts,
+       const Sampling& sampling, const EpisodeLimits& limits, const Speakers& speakers)
+      : environment_(environment),
+        starts_(starts),
+        prompts_(prompts),
+        sampling_(sampling),
+        limits_(limits),
+        speakers_(speakers),
+        out_(starts.size()),
+        places_(starts.size()) {}
 
-  std::vector<Trajectory> all(const std::vector<EpisodeStart>& starts, const std::vector<Heard>& prompts,
-                              const Sampling& sampling) {
-    out_.resize(starts.size());
-    last_.assign(starts.size(), false), continues_ = last_;
-    place_.assign(starts.size(), 0);
-    said_.resize(starts.size());
-    begin(starts, prompts);
-    std::vector<size_t> playing(starts.size());
-    for (size_t i = 0; i < playing.size(); ++i) playing[i] = i;
-    for (int64_t turn = 0; !playing.empty(); ++turn) {
-      Sampling of_turn = sampling;
-      if (turn > 0) of_turn.seed = mix(sampling.seed, stream_named("turn"), static_cast<uint64_t>(turn));
-      say(playing, of_turn);
-      playing = heard(playing, starts, turn);
+  std::vector<Trajectory> all() {
+    {
+      const auto events = events_;
+      EnvironmentCalls calls(environment_, starts_.size(),
+                             {.reply =
+                                  [events](size_t place, EpisodeReply reply) {
+                                    events->push({place, std::move(reply)});
+                                  },
+                              .fault =
+                                  [events](std::exception_ptr fault) {
+                                    events->push({0, fault});
+                                  }});
+      calls.reset(starts_);
+      replied_to_ = starts_.size();
+      for (size_t left = starts_.size(); left > 0;) {
+        for (Event& event : events_->all()) left -= ends(event, calls);
+        if (!speakers_.in_turns || replied_to_ == 0) say();
+      }
     }
     environment_.close();
+    tell_failures();
     return std::move(out_);
   }
 
  private:
-  void begin(const std::vector<EpisodeStart>& starts, const std::vector<Heard>& prompts) {
-    const std::vector<EpisodeReply> replies = environment_.reset(starts);
-    for (size_t i = 0; i < starts.size(); ++i) {
-      Heard asks = prompts[i];
-      if (!replies[i].tokens.empty()) asks = {.ids = replies[i].tokens};
-      if (!replies[i].messages.empty()) asks = speakers_.question(i, replies[i]);
-      out_[i].prompt = std::move(asks.ids), out_[i].media = std::move(asks.media);
-      out_[i].failed = last_[i] = !replies[i].failure.empty();
+  // Of each episode, by its place.
+  struct Place {
+    int64_t turn = -1;        // that is or was said last
+    bool last = false;        // it is the last one
+    bool continues = false;   // what is said now stands in the message of the turn before
+    size_t conversation = 0;  // the number of the one that speaks
+    std::string said;         // the last turn; of a message that went on, its last part
+  };
+
+  // Whether the episode is over.
+  bool ends(Event& event, EnvironmentCalls& calls) {
+    if (const auto* fault = std::get_if<std::exception_ptr>(&event.what)) std::rethrow_exception(*fault);
+    Place& p = places_[event.place];
+    if (const auto* said = std::get_if<FinishedAnswer>(&event.what)) {
+      take(event.place, *said);
+      if (p.last) return true;
+      ++replied_to_;
+      calls.step(event.place, turn_of(event.place));
+      return false;
     }
+    const auto& reply = std::get<EpisodeReply>(event.what);
+    --replied_to_;
+    if (p.turn >= 0 && !goes_on(event.place, reply)) return true;
+    if (p.turn < 0) begin(event.place, reply);
+    ready_.push_back(event.place);
+    return false;
+  }
+
+  void begin(size_t i, const EpisodeReply& reply) {
+    Heard asks = prompts_[i];
+    if (!reply.tokens.empty()) asks = {.ids = reply.tokens};
+    if (!reply.messages.empty()) asks = speakers_.question(i, reply);
+    out_[i].prompt = std::move(asks.ids), out_[i].media = std::move(asks.media);
+    out_[i].failed = places_[i].last = !reply.failure.empty();
+    if (out_[i].failed) failures_.push_back(reply.failure);
+  }
+
+  void tell_failures() const {
+    if (failures_.empty()) return;
+    log_warning(failures_[0], " (--environment_failure skip: ", failures_.size(),
+                failures_.size() == 1 ? " answer ends there)" : " answers end there)");
   }
 
   // How many tokens an episode may still say.
@@ -55,17 +130,22 @@ class Play {
     return left;
   }
 
-  void say(const std::vector<size_t>& playing, Sampling sampling) {
-    std::vector<Heard> texts;
-    sampling.max_new_tokens = 1;
-    for (const size_t i : playing) {
+  void say() {
+    std::sort(ready_.begin(), ready_.end());
+    std::vector<TurnAsked> asked;
+    for (const size_t i : std::exchange(ready_, {})) {
       const Trajectory& t = out_[i];
-      Heard& text = texts.emplace_back(Heard{t.prompt, t.media});
-      text.ids.insert(text.ids.end(), t.ids.begin(), t.ids.end());
-      sampling.max_new_tokens = std::max(sampling.max_new_tokens, room(t));
+      const auto turn = static_cast<uint64_t>(++places_[i].turn);
+      TurnAsked& one = asked.emplace_back(TurnAsked{i, {t.prompt, t.media}, sampling_});
+      one.text.ids.insert(one.text.ids.end(), t.ids.begin(), t.ids.end());
+      one.sampling.max_new_tokens = std::max<int64_t>(1, room(t));
+      if (turn > 0) one.sampling.seed = mix(sampling_.seed, stream_named("turn"), turn);
+      one.sampling.seed += i;
     }
-    const std::vector<FinishedAnswer> said = speakers_.model(texts, sampling);
-    for (size_t k = 0; k < playing.size(); ++k) take(playing[k], said[k]);
+    if (!asked.empty())
+      speakers_.model(std::move(asked), [events = events_](size_t place, FinishedAnswer answer) {
+        events->push({place, std::move(answer)});
+      });
   }
 
   void take(size_t i, const FinishedAnswer& said) {
@@ -84,33 +164,21 @@ class Play {
       words.push_back(token.id);
     }
     if (!t.cut && !words.empty()) words.pop_back();  // the token that ends the turn
-    said_[i] = speakers_.tokenizer.decode(words, true);
-    if (!continues_[i]) t.messages.push_back({{"role", "assistant"}, {"content", ""}});
-    t.text = t.messages.back()["content"].get<std::string>() + said_[i];
+    places_[i].said = speakers_.tokenizer.decode(words, true);
+    if (!places_[i].continues) t.messages.push_back({{"role", "assistant"}, {"content", ""}});
+    t.text = t.messages.back()["content"].get<std::string>() + places_[i].said;
     t.messages.back()["content"] = t.text;
     t.turns.push_back({t.ids.size(), 0});
   }
 
-  // What the environment makes of a turn; those of `playing` that go on.
-  std::vector<size_t> heard(const std::vector<size_t>& playing, const std::vector<EpisodeStart>& starts, int64_t turn) {
-    std::vector<EpisodeTurn> turns;
-    std::vector<size_t> asked, going_on;
-    for (const size_t i : playing) {
-      if (last_[i]) continue;
-      const Trajectory& t = out_[i];
-      const size_t begin = t.turns.size() > 1 ? first_of_last_turn(t) : 0;
-      turns.push_back({.episode = starts[i].episode,
-                       .turn = turn,
-                       .text = said_[i],
-                       .tokens = {t.ids.begin() + static_cast<long>(begin), t.ids.end()},
-                       .cut = t.cut});
-      asked.push_back(i);
-    }
-    if (turns.empty()) return {};
-    const std::vector<EpisodeReply> replies = environment_.step(turns);
-    for (size_t k = 0; k < asked.size(); ++k)
-      if (goes_on(asked[k], replies[k], turn)) going_on.push_back(asked[k]);
-    return going_on;
+  EpisodeTurn turn_of(size_t i) const {
+    const Trajectory& t = out_[i];
+    const size_t begin = t.turns.size() > 1 ? first_of_last_turn(t) : 0;
+    return {.episode = starts_[i].episode,
+            .turn = places_[i].turn,
+            .text = places_[i].said,
+            .tokens = {t.ids.begin() + static_cast<long>(begin), t.ids.end()},
+            .cut = t.cut};
   }
 
   static size_t first_of_last_turn(const Trajectory& t) {
@@ -119,19 +187,21 @@ class Play {
     return begin;
   }
 
-  bool goes_on(size_t i, const EpisodeReply& reply, int64_t turn) {
+  bool goes_on(size_t i, const EpisodeReply& reply) {
     Trajectory& t = out_[i];
+    bool& continues = places_[i].continues;
     t.turns.back().reward = reply.reward;
     t.failed = !reply.failure.empty();
+    if (t.failed) failures_.push_back(reply.failure);
     // A turn that was cut has no end that an observation could stand behind.
-    if (reply.done || t.failed || t.cut || turn + 1 >= limits_.max_turns) return false;
+    if (reply.done || t.failed || t.cut || places_[i].turn + 1 >= limits_.max_turns) return false;
     if (reply.conversation) {
       if (*reply.conversation > t.beside.size()) return begins(i, reply.tokens);
       turn_to(i, *reply.conversation);
     }
-    continues_[i] = !reply.continuation.empty();
-    if (continues_[i] && !goes_on_in_message(t, reply.continuation)) return false;
-    Heard next = continues_[i]          ? Heard{speakers_.tokenizer.encode(reply.continuation)}
+    continues = !reply.continuation.empty();
+    if (continues && !goes_on_in_message(t, reply.continuation)) return false;
+    Heard next = continues              ? Heard{speakers_.tokenizer.encode(reply.continuation)}
                  : reply.tokens.empty() ? speakers_.between(i, reply)
                                         : Heard{reply.tokens};
     require(!next.ids.empty(), Fault::Data,
@@ -166,10 +236,10 @@ class Play {
   void turn_to(size_t i, size_t number) {
     Trajectory& t = out_[i];
     Conversation& speaks = t;
-    t.beside.insert(t.beside.begin() + static_cast<long>(place_[i]), std::move(speaks));
+    t.beside.insert(t.beside.begin() + static_cast<long>(places_[i].conversation), std::move(speaks));
     speaks = std::move(t.beside[number]);
     t.beside.erase(t.beside.begin() + static_cast<long>(number));
-    place_[i] = number;
+    places_[i].conversation = number;
   }
 
   // The token that ended the turn is taken back, as the message has not ended. A turn of nothing else has no place in
@@ -184,13 +254,17 @@ class Play {
   }
 
   Environment& environment_;
+  const std::vector<EpisodeStart>& starts_;
+  const std::vector<Heard>& prompts_;
+  const Sampling& sampling_;
   const EpisodeLimits& limits_;
   const Speakers& speakers_;
   std::vector<Trajectory> out_;
-  std::vector<bool> last_;         // the turn that is said now is the last one
-  std::vector<bool> continues_;    // what is said now stands in the message of the turn before
-  std::vector<size_t> place_;      // the number of the conversation that speaks
-  std::vector<std::string> said_;  // the last turn; of a message that went on, its last part
+  std::vector<Place> places_;
+  std::vector<size_t> ready_;  // for their next turn
+  size_t replied_to_ = 0;      // episodes that the environment works on
+  std::vector<std::string> failures_;
+  const std::shared_ptr<Events> events_ = std::make_shared<Events>();  // also of answers that come when it is gone
 };
 
 }  // namespace
@@ -225,7 +299,7 @@ void add_experts(std::vector<int16_t>& known, const std::vector<int16_t>& met) {
 std::vector<Trajectory> play(Environment& environment, const std::vector<EpisodeStart>& starts,
                              const std::vector<Heard>& prompts, const Sampling& sampling, const EpisodeLimits& limits,
                              const Speakers& speakers) {
-  return Play(environment, limits, speakers).all(starts, prompts, sampling);
+  return Play(environment, starts, prompts, sampling, limits, speakers).all();
 }
 
 }  // namespace apus

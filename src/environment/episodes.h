@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in several turns: a model and an environment take turns until the latter has done, or there is no room. Token
-// ids are the record: what the model said is never encoded again, and what the environment says is put behind it.
+// ids are the record: what the model said is never encoded again, and what the environment says is put behind it. Each
+// episode goes its own way: while the environment works on one, the model says turns of others.
 #pragma once
 
 #include <functional>
@@ -52,9 +53,22 @@ struct Trajectory : Conversation {
   size_t turns_taken() const;
 };
 
-// Who says what; all is asked for many episodes at once.
+// A turn that the model shall say. Its seed is a function of the episode's place and the turn.
+struct TurnAsked {
+  size_t episode = 0;
+  Heard text;
+  Sampling sampling;
+};
+
+using TurnSaid = std::function<void(size_t episode, FinishedAnswer answer)>;  // on whatever thread
+
+// Who says what.
 struct Speakers {
-  std::function<std::vector<FinishedAnswer>(const std::vector<Heard>& texts, const Sampling&)> model;
+  // Begins to answer; each answer is told of when it is whole.
+  std::function<void(std::vector<TurnAsked> asked, const TurnSaid& said)> model;
+  // The model is asked for turns of all episodes that go on together, when the environment has replied to all. Else for
+  // each as soon as it has been replied to, while it still says others.
+  bool in_turns = false;
   // The messages of a reply as an episode's question; and as what stands between two turns of the model, behind the
   // token that ended the first.
   std::function<Heard(size_t episode, const EpisodeReply&)> question, between;

@@ -5,14 +5,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "hub/http.h"
 #include "reward/reward.h"
 
 namespace apus {
 namespace {
 
-constexpr size_t kSessionsAtOnce = 16;  // episodes
 constexpr size_t kLettersShown = 300, kLettersTold = 2000;
 constexpr int64_t kSchemaBytes = 1 << 20;
 
@@ -139,6 +137,7 @@ OpenEnv::OpenEnv(std::string address, const EnvironmentOptions& options)
       skips_(options.environment_failure == "skip") {}
 
 void OpenEnv::learn_actions() {
+  const std::lock_guard lock(mutex_);
   if (action_) return;
   HttpRequest request{.url = address_ + "/schema"};
   request.body_limit = kSchemaBytes, request.most_seconds = static_cast<int64_t>(std::ceil(timeout_));
@@ -174,21 +173,14 @@ Json OpenEnv::asked(WebSocket& session, const Json& message, std::string* code) 
 }
 
 template <class Of, class Ask>
-std::vector<EpisodeReply> OpenEnv::all(const std::vector<Of>& of, const Ask& ask) {
-  std::vector<EpisodeReply> out(of.size());
-  in_parallel(of.size(), kSessionsAtOnce, [&](size_t i) {
-    try {
-      out[i] = ask(of[i]);
+std::vector<EpisodeReply> OpenEnv::all(const std::vector<Of>& of, const Ask& ask) const {
+  std::vector<EpisodeReply> out;
+  for (const Of& one : of) try {
+      out.push_back(ask(one));
     } catch (const Error& error) {
       if (!skips_ || (error.at.fault != Fault::Data && error.at.fault != Fault::Io)) throw;
-      out[i] = {.done = true, .failure = error.what()};
+      out.push_back({.done = true, .failure = error.what()});
     }
-  });
-  int64_t failed = 0;
-  const EpisodeReply* first = nullptr;
-  for (const EpisodeReply& reply : out)
-    if (!reply.failure.empty() && failed++ == 0) first = &reply;
-  if (first) log_warning(first->failure, " (--environment_failure skip: ", failed, " answers end here)");
   return out;
 }
 
@@ -197,7 +189,7 @@ void OpenEnv::close() {
   for (auto& [episode, session] : sessions_)
     if (session) open.push_back(std::move(session));
   sessions_.clear();
-  in_parallel(open.size(), kSessionsAtOnce, [&](size_t i) {
+  in_parallel(open.size(), kAtOnce, [&](size_t i) {
     try {
       open[i]->send(json_text(Json{{"type", "close"}}));
     } catch (const Error&) {  // it is gone
@@ -208,16 +200,21 @@ void OpenEnv::close() {
 
 std::vector<EpisodeReply> OpenEnv::reset(const std::vector<EpisodeStart>& starts) {
   learn_actions();
-  for (const EpisodeStart& start : starts) sessions_[start.episode] = nullptr;
   return all(starts, [&](const EpisodeStart& start) {
-    std::unique_ptr<WebSocket>& session = sessions_.at(start.episode);
+    std::unique_ptr<WebSocket>& session = session_of(start.episode);
     session = std::make_unique<WebSocket>(address_ + "/ws", timeout_);
     return begin(*session, start);
   });
 }
 
 std::vector<EpisodeReply> OpenEnv::step(const std::vector<EpisodeTurn>& turns) {
-  return all(turns, [&](const EpisodeTurn& turn) { return after(*sessions_.at(turn.episode), turn); });
+  return all(turns, [&](const EpisodeTurn& turn) { return after(*session_of(turn.episode), turn); });
+}
+
+// Each is one thread's at a time.
+std::unique_ptr<WebSocket>& OpenEnv::session_of(int64_t episode) {
+  const std::lock_guard lock(mutex_);
+  return sessions_[episode];
 }
 
 namespace {

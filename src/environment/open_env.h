@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "environment/environment.h"
 #include "hub/web_socket.h"
@@ -23,21 +24,26 @@ class OpenEnv final : public Environment {
   OpenEnv(std::string address, const EnvironmentOptions& options);
   std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override;
   std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override;
+  size_t resets_at_once() const override { return kAtOnce; }
+  size_t steps_at_once() const override { return kAtOnce; }
   void close() override;
 
  private:
+  static constexpr size_t kAtOnce = 16;  // episodes
   void learn_actions();
+  std::unique_ptr<WebSocket>& session_of(int64_t episode);
   EpisodeReply begin(WebSocket& session, const EpisodeStart& start) const;
   EpisodeReply after(WebSocket& session, const EpisodeTurn& turn) const;
   // What came, or Fault::Data with the words of an error; `code`: of one that it said itself.
   Json asked(WebSocket& session, const Json& message, std::string* code = nullptr) const;
   template <class Of, class Ask>
-  std::vector<EpisodeReply> all(const std::vector<Of>& of, const Ask& ask);
+  std::vector<EpisodeReply> all(const std::vector<Of>& of, const Ask& ask) const;
 
   const std::string address_;
   const double timeout_;  // seconds
   const bool skips_;
-  std::optional<Json> action_;  // schema; absent: not asked yet
+  std::mutex mutex_;            // of all below
+  std::optional<Json> action_;  // schema; absent: not asked yet. Stays when it is there
   std::map<int64_t, std::unique_ptr<WebSocket>> sessions_;
 };
 

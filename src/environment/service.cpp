@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "hub/http.h"
 #include "reward/reward.h"
 
@@ -15,7 +14,6 @@ namespace apus {
 namespace {
 
 constexpr int64_t kReplyBytes = 64 << 20;  // there may be pictures
-constexpr size_t kAtOnce = 16;             // requests
 constexpr size_t kBytesShown = 300;
 
 std::string without_slash(std::string address) {
@@ -34,20 +32,24 @@ ServiceEnvironment::ServiceEnvironment(std::string address, const EnvironmentOpt
 std::string ServiceEnvironment::session(int64_t episode) const { return str(run_, "-", round_, "-", episode); }
 
 std::vector<EpisodeReply> ServiceEnvironment::reset(const std::vector<EpisodeStart>& starts) {
-  std::vector<Json> bodies;
+  std::vector<EpisodeReply> out;
   for (const EpisodeStart& start : starts) {
-    bodies.push_back({{"session_id", session(start.episode)}, {"row", *start.row}, {"seed", start.seed >> 11}});
-    open_.push_back(start.episode);
+    {
+      const std::lock_guard lock(mutex_);
+      open_.push_back(start.episode);
+    }
+    out.push_back(
+        asked("/reset", {{"session_id", session(start.episode)}, {"row", *start.row}, {"seed", start.seed >> 11}}));
   }
-  return asked("/reset", bodies);
+  return out;
 }
 
 std::vector<EpisodeReply> ServiceEnvironment::step(const std::vector<EpisodeTurn>& turns) {
-  std::vector<Json> bodies;
+  std::vector<EpisodeReply> out;
   for (const EpisodeTurn& turn : turns)
-    bodies.push_back(
-        {{"session_id", session(turn.episode)}, {"action", {{"message", turn.text}, {"ids", turn.tokens}}}});
-  return asked("/step", bodies);
+    out.push_back(asked(
+        "/step", {{"session_id", session(turn.episode)}, {"action", {{"message", turn.text}, {"ids", turn.tokens}}}}));
+  return out;
 }
 
 void ServiceEnvironment::close() {
@@ -62,22 +64,13 @@ void ServiceEnvironment::close() {
   ++round_;
 }
 
-std::vector<EpisodeReply> ServiceEnvironment::asked(const std::string& path, const std::vector<Json>& bodies) const {
-  std::vector<EpisodeReply> out(bodies.size());
-  in_parallel(bodies.size(), kAtOnce, [&](size_t i) {
-    try {
-      out[i] = reply_to(path, bodies[i]);
-    } catch (const Error& error) {
-      if (!skips_ || error.at.fault != Fault::Data) throw;
-      out[i] = {.done = true, .failure = error.what()};
-    }
-  });
-  int64_t failed = 0;
-  const EpisodeReply* told = nullptr;
-  for (const EpisodeReply& reply : out)
-    if (!reply.failure.empty()) ++failed, told = &reply;
-  if (told) log_warning(told->failure, " (--environment_failure skip: ", failed, " answers end here)");
-  return out;
+EpisodeReply ServiceEnvironment::asked(const std::string& path, const Json& body) const {
+  try {
+    return reply_to(path, body);
+  } catch (const Error& error) {
+    if (!skips_ || error.at.fault != Fault::Data) throw;
+    return {.done = true, .failure = error.what()};
+  }
 }
 
 EpisodeReply ServiceEnvironment::reply_to(const std::string& path, const Json& body) const {

@@ -16,6 +16,11 @@ namespace apus {
 
 void ExpertChoices::write(int64_t place, const at::Tensor& expert_Tk) { written_[place] = expert_Tk; }
 
+void ExpertChoices::write_rows(const ExpertChoices& other, const at::Tensor& row_T) {
+  for (const auto& [place, expert_Tk] : other.written_)
+    write(place, at::index_select(expert_Tk, 0, row_T.to(expert_Tk.device())));
+}
+
 at::Tensor ExpertChoices::written_TW() const {
   require(!written_.empty(), Fault::Bug, "no mixture has chosen experts");
   std::vector<at::Tensor> all;  // by place; one way to the host

@@ -20,7 +20,10 @@ class ExpertChoices {
   // Writes down. `width`: W.
   explicit ExpertChoices(int64_t width) : width_(width) {}
   void write(int64_t place, const at::Tensor& expert_Tk);
+  // As another one wrote it, whose tokens are those of the rows.
+  void write_rows(const ExpertChoices& other, const at::Tensor& row_T);
   at::Tensor written_TW() const;  // int16, on the host
+  int64_t width() const { return width_; }
 
   // Tells: int16, kUnknown where nobody knows.
   explicit ExpertChoices(at::Tensor expert_TW);

@@ -408,10 +408,11 @@ at::Tensor MoeMlp::logits(const at::Tensor& routed_TD, const Step& s) const {
 namespace {
 ops::Routing told_or_own(ops::Routing own, const at::Tensor& logits_TE, const RouterForm& form, const Step& s,
                          int64_t place) {
-  if (s.met_experts) s.met_experts->write(place, own.expert_Tk);
+  const auto& share = training_of(s).tokens;
+  if (s.met_experts) s.met_experts->write(place, share ? share->gathered(own.expert_Tk) : own.expert_Tk);
   if (!s.told_experts) return own;
   at::Tensor told_Tk = s.told_experts->told_Tk(place, own.expert_Tk.size(1), logits_TE.device());
-  if (const auto& share = training_of(s).tokens) told_Tk = share->narrowed(told_Tk);
+  if (share) told_Tk = share->narrowed(told_Tk);
   s.told_experts->compare(own.expert_Tk, told_Tk);
   return route_as_told(own, told_Tk, logits_TE, form);
 }

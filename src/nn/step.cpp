@@ -99,7 +99,8 @@ int64_t KvCache::bytes_per_seat(const Spec& spec, int64_t element_size) {
 
 Step Step::without_adapters() const {
   Step plain = *this;
-  plain.routed = true, plain.adapters.clear(), plain.training = nullptr, plain.told_experts = nullptr;
+  plain.routed = true, plain.adapters.clear(), plain.training = nullptr, plain.told_experts = nullptr,
+  plain.met_experts = nullptr;
   return plain;
 }
 

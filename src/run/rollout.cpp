@@ -40,7 +40,11 @@ int run_rollout(const RolloutOptions& o) {
   model.model = weights.path().string();
   const bool always = o.server.served.size() == 1 && !o.server.served[0].named;
   Inference in = open_inference(model, o.server.placement, always ? o.server.served[0].folder : "", o.server.prompt,
-                                o.server.engine, o.server.task);
+                                o.server.engine, o.server.task, o.server.quantise);
+  require(
+      o.server.engine.quant_compute != "int8" || in.loaded.dtype == at::kBFloat16, Fault::Usage,
+      "--quant_compute int8 multiplies in whole numbers where the rest is in bfloat16, and this server computes in ",
+      float_type_name(in.loaded.dtype), ", exactly: give --torch_dtype bfloat16, or leave it out");
   if (!always)
     for (const ServedAdapter& each : o.server.served) in.engine->load_adapter(each.name, each.folder);
   const auto read_model = [&](const fs::path& version) {

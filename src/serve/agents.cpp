@@ -3,6 +3,7 @@
 // it likes, and says at its end what that was worth. Each process has an address of its own, so that whoever asks is
 // known; the requests wait until the trainer, which drives the model, has their answers.
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -26,6 +27,7 @@ namespace {
 
 constexpr size_t kMostPrinted = 1 << 20;  // bytes
 constexpr double kLookAgain = 0.2;        // seconds between two looks at whether an agent should end
+constexpr size_t kAtOnce = 256;           // agents that are waited for
 
 // What all threads of a round share.
 struct Round {
@@ -168,34 +170,28 @@ class Agents final : public Environment {
   }
 
   std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override {
-    if (!server_) server_ = std::make_unique<HttpServer>(HttpServerSpec{.host = "127.0.0.1", .port = 0}, doors_);
-    workers_ = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
-    std::vector<int64_t> episodes;
+    std::vector<EpisodeReply> out;
     for (const EpisodeStart& start : starts) {
-      episodes.push_back(start.episode);
-      auto agent = std::make_unique<Agent>(round_, service(), workers_);
-      doors_->open(agent->key, agent->api);
-      agent->thread = std::thread([this, a = agent.get(), text = json_text(*start.row) + "\n",
-                                   seed = start.seed >> 11] { run(*a, text, seed); });
-      agents_[start.episode] = std::move(agent);
+      Agent& agent = begin(start);
+      EpisodeReply& reply = out.emplace_back(reply_of(agent));
+      if (!reply.done) agent.conversations.push_back({.asked = reply.tokens, .said = {}});
     }
-    std::vector<EpisodeReply> out = replies(episodes);
-    for (size_t i = 0; i < out.size(); ++i)
-      if (!out[i].done) agents_.at(episodes[i])->conversations.push_back({.asked = out[i].tokens, .said = {}});
     return out;
   }
 
   std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override {
-    std::vector<int64_t> episodes;
+    std::vector<EpisodeReply> out;
     for (const EpisodeTurn& turn : turns) {
-      episodes.push_back(turn.episode);
-      answer(*agents_.at(turn.episode), turn);
+      Agent& agent = agent_of(turn.episode);
+      answer(agent, turn);
+      EpisodeReply& reply = out.emplace_back(reply_of(agent));
+      if (!reply.done) put_behind(agent, reply);
     }
-    std::vector<EpisodeReply> out = replies(episodes);
-    for (size_t i = 0; i < out.size(); ++i)
-      if (!out[i].done) put_behind(*agents_.at(episodes[i]), out[i]);
     return out;
   }
+
+  size_t resets_at_once() const override { return kAtOnce; }
+  size_t steps_at_once() const override { return kAtOnce; }
 
   void close() override {
     doors_->close_all();
@@ -203,10 +199,28 @@ class Agents final : public Environment {
     for (const auto& [episode, agent] : agents_)
       if (agent->thread.joinable()) agent->thread.join();
     if (workers_) workers_->stop();  // nobody asks an engine behind this
+    workers_.reset();
     agents_.clear();
   }
 
  private:
+  Agent& begin(const EpisodeStart& start) {
+    const std::lock_guard lock(agents_mutex_);
+    if (!server_) server_ = std::make_unique<HttpServer>(HttpServerSpec{.host = "127.0.0.1", .port = 0}, doors_);
+    if (!workers_)
+      workers_ = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
+    Agent& agent = *(agents_[start.episode] = std::make_unique<Agent>(round_, service(), workers_));
+    doors_->open(agent.key, agent.api);
+    agent.thread = std::thread(
+        [this, &agent, text = json_text(*start.row) + "\n", seed = start.seed >> 11] { run(agent, text, seed); });
+    return agent;
+  }
+
+  Agent& agent_of(int64_t episode) {
+    const std::lock_guard lock(agents_mutex_);
+    return *agents_.at(episode);
+  }
+
   ServiceSpec service() const {
     ServiceSpec s;
     s.model_name = "policy";
@@ -278,24 +292,16 @@ class Agents final : public Environment {
     for (const EngineRequest& request : left) request.sink({.finish = Finish::Failed, .error = "the episode is over"});
   }
 
-  // Waits until each of them asks or has ended.
-  std::vector<EpisodeReply> replies(const std::vector<int64_t>& episodes) {
+  // Waits until it asks or has ended.
+  EpisodeReply reply_of(Agent& agent) {
     std::unique_lock lock(round_->mutex);
-    const auto ready = [&](const Agent& agent) { return agent.ended || agent.requests.first(); };
-    const bool all = round_->changed.wait_for(lock, std::chrono::duration<double>(timeout_), [&] {
-      return std::all_of(episodes.begin(), episodes.end(), [&](int64_t e) { return ready(*agents_.at(e)); });
-    });
-    std::vector<EpisodeReply> out;
-    for (const int64_t episode : episodes) {
-      Agent& agent = *agents_.at(episode);
-      if (!all && !ready(agent))
-        out.push_back(failed(agent, str("neither asked nor ended within ", timeout_, " s (--environment_timeout)")));
-      else if (const auto asked = agent.requests.first())
-        agent.request = asked->number, out.push_back({.tokens = asked->request->prompt});
-      else
-        out.push_back(of_the_end(agent));
-    }
-    return out;
+    const bool ready = round_->changed.wait_for(lock, std::chrono::duration<double>(timeout_),
+                                                [&] { return agent.ended || agent.requests.first(); });
+    if (!ready) return failed(agent, str("neither asked nor ended within ", timeout_, " s (--environment_timeout)"));
+    const auto asked = agent.requests.first();
+    if (!asked) return of_the_end(agent);
+    agent.request = asked->number;
+    return {.tokens = asked->request->prompt};
   }
 
   EpisodeReply of_the_end(Agent& agent) const {
@@ -311,7 +317,7 @@ class Agents final : public Environment {
   EpisodeReply failed(Agent& agent, const std::string& why) const {
     const std::string what = str("the agent '", command_, "' ", why);
     if (!skips_) fail(Fault::Data, what);
-    if (!std::exchange(agent.stops, true)) log_warning(what, " (--environment_failure skip: its answer ends here)");
+    agent.stops = true;
     return {.done = true, .failure = what};
   }
 
@@ -328,7 +334,7 @@ class Agents final : public Environment {
     reply.conversation = agent.speaks;
     if (!behind) {
       all.push_back({.asked = reply.tokens, .said = {}});
-      if (!std::exchange(told_, true))
+      if (!told_.exchange(true))
         log_info("the agent '", command_,
                  "' asks with other histories beside what was said: each is learnt by itself, by the reward of the "
                  "whole");
@@ -341,9 +347,10 @@ class Agents final : public Environment {
   const double timeout_;  // seconds
   const bool skips_;
   const Speech speech_;
-  bool told_ = false;
+  std::atomic<bool> told_ = false;
   const std::shared_ptr<Round> round_ = std::make_shared<Round>();
   const std::shared_ptr<Doors> doors_ = std::make_shared<Doors>();
+  std::mutex agents_mutex_;  // of all below
   std::shared_ptr<Workers> workers_;
   std::unique_ptr<HttpServer> server_;
   std::map<int64_t, std::unique_ptr<Agent>> agents_;

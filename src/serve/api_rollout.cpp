@@ -175,15 +175,19 @@ void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
     for (const Json& message : messages) whole.push_back(message);
     return {behind_turn(before, ids_of(i, whole), service_.spec().stop_ids)};
   };
-  const auto model = [&](const auto& texts, const Sampling& of_turn) {
+  AnswersUnderWay under_way(*service_.spec().engine);
+  const auto model = [&](std::vector<TurnAsked> turns, const TurnSaid& said) {
     std::vector<EngineRequest> requests;
-    for (size_t i = 0; i < texts.size(); ++i) {
+    std::vector<size_t> episode;
+    for (TurnAsked& turn : turns) {
       EngineRequest& request = requests.emplace_back();
-      request.prompt = texts[i].ids, request.media = texts[i].media;
-      request.sampling = of_turn, request.adapter = trainer.adapter();
-      request.sampling.seed += i, request.sampling.top_logprobs = std::max<int64_t>(0, of_turn.top_logprobs);
+      episode.push_back(turn.episode);
+      request.prompt = std::move(turn.text.ids), request.media = std::move(turn.text.media);
+      request.sampling = turn.sampling, request.adapter = trainer.adapter();
+      request.sampling.top_logprobs = std::max<int64_t>(0, turn.sampling.top_logprobs);
     }
-    return generate(*service_.spec().engine, std::move(requests));
+    under_way.ask(std::move(requests),
+                  [said, episode](size_t i, const FinishedAnswer& answer) { said(episode[i], answer); });
   };
   const auto all =
       play(*environment, starts, prompts, sampling,

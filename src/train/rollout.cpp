@@ -70,6 +70,7 @@ void Rollout::rest() {
 
 // At the end of a shift that ranks had together, its caches are given back by all.
 Rollout::Shift::~Shift() {
+  rollout_.under_way_.reset();
   if (--rollout_.shifts_ == 0 && !rollout_.line_) rollout_.rest();
 }
 
@@ -106,6 +107,24 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
   for (FinishedAnswer& answer : out)
     for (TokenOut& token : answer.tokens) token.weights = version_;
   return out;
+}
+
+void Rollout::begin(std::vector<EngineRequest> requests, const AnswerEnded& ended) {
+  int64_t tokens = 1;
+  for (EngineRequest& r : requests) {
+    tokens = std::max(tokens, std::ssize(r.prompt) + r.sampling.max_new_tokens);
+    r.tells_experts = tells_experts_;
+  }
+  if (under_way_ && room(tokens) != spec_.max_model_len) {
+    under_way_->wait();
+    under_way_.reset();
+  }
+  if (!under_way_) under_way_ = std::make_unique<AnswersUnderWay>(awake(tokens));
+  under_way_->ask(std::move(requests), [ended, version = version_](size_t i, const FinishedAnswer& answer) {
+    FinishedAnswer of_version = answer;
+    for (TokenOut& token : of_version.tokens) token.weights = version;
+    ended(i, of_version);
+  });
 }
 
 Rollout::Answers Rollout::by_servers(AnswerOrder order, const StopWords* stop) {

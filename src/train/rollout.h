@@ -44,6 +44,11 @@ class Rollout {
                                       const std::vector<std::vector<MediaItem>>& media = {},
                                       const StopWords* stop = nullptr, const std::vector<uint64_t>& seeds = {},
                                       const AnswerEnded& ended = {});
+  // Whether answers may be asked for while others are under way: of the engine of this process, alone.
+  bool takes_more() const { return !servers_ && !line_; }
+  // During a Shift: begins to answer, and returns. `ended` is told of each on the engine's thread. What is under way is
+  // waited for where a longer text needs another engine, and given up at the shift's end.
+  void begin(std::vector<EngineRequest> requests, const AnswerEnded& ended);
   // Whoever changed the policy's weights between two calls says so.
   void weights_changed() { ++version_; }
   // From now on these answer, if any are named, and have the weights as they stand; `sends`: this rank gives them to
@@ -89,8 +94,9 @@ class Rollout {
   const RolloutServers::Save save_;
   const std::shared_ptr<StepLine> line_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Follower> follower_;       // in its place where another rank has it
-  std::unique_ptr<RolloutServers> servers_;  // null: the engine answers
+  std::unique_ptr<AnswersUnderWay> under_way_;  // of a shift
+  std::unique_ptr<Follower> follower_;          // in its place where another rank has it
+  std::unique_ptr<RolloutServers> servers_;     // null: the engine answers
 };
 
 }  // namespace apus

@@ -117,11 +117,13 @@ at::Tensor hidden_states(const Batch& batch, Step& step, const RunTokens& run) {
   Step own = moved(tree.step, device);
   own.routed = step.routed, own.adapters = step.adapters;
   if (step.told_experts) own.told_experts = step.told_experts->of_rows(tree.row_U);
+  if (step.met_experts) own.met_experts = std::make_shared<ExpertChoices>(step.met_experts->width());
   set_training(own, std::move(training));
   const at::Tensor hidden_UD = run(Inputs(at::index_select(batch.id_T, 0, here(tree.row_U))), own);
   TrainingStep behind = training_of(own);
   behind.key_K = at::Tensor();
   if (step.training || behind.table) set_training(step, std::move(behind));
+  if (step.met_experts) step.met_experts->write_rows(*own.met_experts, tree.place_T);
   return at::index_select(hidden_UD, 0, here(tree.place_T));
 }
 

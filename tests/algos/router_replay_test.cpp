@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The experts that an engine's tokens met are told, and met again by the trainer (--router_replay_mode R3).
+// The experts that an engine's tokens met are told, and met again by the trainer (--router_replay_mode R3); so are
+// those that the policy chose before the updates of a round (R2).
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint_like.h>
 #include <ATen/ops/randn.h>
 
+#include "algos/ppo.h"
 #include "engine/engine.h"
 #include "nn/expert_choices.h"
+#include "tests/algos/critic.h"
 #include "tests/algos/learning.h"
 #include "tests/algos/preference_steps.h"
 
@@ -105,42 +108,61 @@ struct OfRound {
   bool told = false;
 };
 
-// A round of a policy whose answers come of an engine with other routers, as another device's numbers make them.
-OfRound round_of(const std::string& mode, const std::string& share) {
-  const auto policy = mixture("qwen3_moe_norm"), engine = mixture("qwen3_moe_norm");
+// Routers that choose otherwise for a few tokens, as another device's numbers or an update make them.
+void nudge_routers(Model& model) {
   at::manual_seed(3);
-  for (const NamedParam& p : golden::trainable(*engine))
+  for (const NamedParam& p : golden::trainable(model))
     if (p.name.find("gate.weight") != std::string::npos) {
       const at::NoGradGuard no_grad;
       p.tensor.add_(at::randn(p.tensor.sizes(), p.tensor.options()) * 0.05 * p.tensor.abs().mean());
     }
-  Rollout rollout(*engine, options(), {.max_sequences = 64, .max_model_len = 128});
+}
+
+double value_in(const Loss& loss, const char* name) {
+  const Ratio& r = loss.metrics.at(name);
+  return r.sum.item<double>() / r.count.item<double>();
+}
+
+RunSetting setting_of(const LoopOptions& loop) {
+  Sampling sampling;
+  sampling.temperature = 1, sampling.max_new_tokens = 24, sampling.seed = 5;
+  return {.loop = loop,
+          .tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer"),
+          .sampling = sampling,
+          .output_dir = {},
+          .device = golden::device()};
+}
+
+GrpoOptions grpo_options(const std::string& mode, const std::string& share) {
   GrpoOptions o;
   o.reward_funcs = {"length"}, o.num_generations = 8, o.max_completion_length = 24, o.beta = 0;
   o.router_replay_mode = mode, o.share_prefix = share == "shared";
-  Grpo grpo(o);
+  return o;
+}
+
+Loss loss_of(Algorithm& algorithm, Actors& actors, Batch& batch) {
+  set_training(batch.step, {});
+  Loss loss = algorithm.loss(actors, batch, Forward{.recomputed_layers = 1});
+  loss.sum.backward();
+  return loss;
+}
+
+// A round of a policy whose answers come of an engine with other routers.
+OfRound round_of(const std::string& mode, const std::string& share) {
+  const auto policy = mixture("qwen3_moe_norm"), engine = mixture("qwen3_moe_norm");
+  nudge_routers(*engine);
+  Rollout rollout(*engine, options(), {.max_sequences = 64, .max_model_len = 128});
+  Grpo grpo(grpo_options(mode, share));
   const LoopOptions loop{.per_device_train_batch_size = 16, .gradient_accumulation_steps = 1};
-  Sampling sampling;
-  sampling.temperature = 1, sampling.max_new_tokens = 24, sampling.seed = 5;
-  grpo.begin({.loop = loop,
-              .tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer"),
-              .sampling = sampling,
-              .output_dir = {},
-              .device = golden::device()});
+  grpo.begin(setting_of(loop));
   Actors actors{.policy = *policy, .rollout = &rollout};
   std::vector<Update> updates = grpo.collect(actors, {*learning::Tasks(5, 2, false).next()});
-  OfRound out;
   Batch& batch = updates.at(0).at(0);
   EXPECT_EQ(batch.shared != nullptr, share == "shared");
-  set_training(batch.step, {});
-  const Loss loss = grpo.loss(actors, batch, Forward{.recomputed_layers = 1});
-  loss.sum.backward();
-  const auto value = [&](const char* name) {
-    const Ratio& r = loss.metrics.at(name);
-    return r.sum.item<double>() / r.count.item<double>();
-  };
-  out.mismatch = value("rollout_mismatch/mean"), out.told = loss.metrics.count("router_replay/changed") > 0;
-  if (out.told) out.changed = value("router_replay/changed");
+  const Loss loss = loss_of(grpo, actors, batch);
+  OfRound out{.mismatch = value_in(loss, "rollout_mismatch/mean"),
+              .told = loss.metrics.count("router_replay/changed") > 0};
+  if (out.told) out.changed = value_in(loss, "router_replay/changed");
   return out;
 }
 
@@ -153,6 +175,103 @@ TEST(RouterReplay, BringsTheMismatchDown) {
     EXPECT_LT(told.changed, 0.5);
     EXPECT_LT(told.mismatch, 0.7 * plain.mismatch) << share;
     RecordProperty("told", std::to_string(told.mismatch)), RecordProperty("plain", std::to_string(plain.mismatch));
+  }
+}
+
+double farthest_ratio(const Grpo& grpo, const Model& policy, const Batch& batch) {
+  return grpo.tokens_of(batch, Reference::of(policy).logprobs(batch)).log_ratio().abs().max().item<double>();
+}
+
+// R2: updates of a round meet what the policy chose before the first of them, whatever its routers have become.
+TEST(RouterReplay, ThePolicysChoiceHoldsThroughARound) {
+  for (const char* share : {"alone", "shared"}) {
+    const auto policy = mixture("qwen3_moe_norm"), before = mixture("qwen3_moe_norm");
+    Rollout rollout(*policy, options(), {.max_sequences = 64, .max_model_len = 128});
+    GrpoOptions o = grpo_options("R2", share);
+    o.num_iterations = 2;
+    Grpo grpo(o);
+    const LoopOptions loop{.per_device_train_batch_size = 8, .gradient_accumulation_steps = 2};
+    grpo.begin(setting_of(loop));
+    Actors actors{.policy = *policy, .rollout = &rollout};
+    std::vector<Update> updates = grpo.collect(actors, {*learning::Tasks(5, 2, false).next()});
+    ASSERT_EQ(updates.size(), 2u);
+    for (const Batch& batch : updates[0]) {
+      Step step = batch.step;
+      step.met_experts = std::make_shared<ExpertChoices>(before->experts_met());
+      const at::NoGradGuard no_grad;
+      before->forward(batch.inputs(), step);
+      EXPECT_TRUE(at::equal(batch.expert_TW.cpu(), step.met_experts->written_TW())) << share;
+      EXPECT_LE(farthest_ratio(grpo, *policy, with_experts(batch)), golden::device_named() == "cpu" ? 0 : 1e-5)
+          << share;
+    }
+    EXPECT_EQ(value_in(loss_of(grpo, actors, updates[0][0]), "router_replay/changed"), 0) << share;
+
+    nudge_routers(*policy);
+    Batch& later = updates[1][0];
+    EXPECT_TRUE(at::equal(later.expert_TW, updates[0][0].expert_TW));
+    EXPECT_GT(value_in(loss_of(grpo, actors, later), "router_replay/changed"), 0) << share;
+    Batch alone = later;
+    alone.step.told_experts = nullptr;
+    EXPECT_LT(farthest_ratio(grpo, *policy, later), 0.8 * farthest_ratio(grpo, *policy, alone))
+        << share << ": what is behind another expert differs";
+  }
+}
+
+// Two passes over a round of PPO, whose engine has other routers; they change between the two.
+struct OfPpo {
+  double mismatch = 0, ratio = 0, changed = -1, changed_later = -1;
+};
+OfPpo ppo_round(const std::string& mode) {
+  const auto policy = mixture("qwen3_moe_norm"), engine = mixture("qwen3_moe_norm");
+  const auto critic = test::scalar_model(golden::Case("qwen3_moe_norm").dir / "checkpoint");
+  nudge_routers(*engine);
+  Rollout rollout(*engine, options(), {.max_sequences = 64, .max_model_len = 128});
+  PpoOptions o;
+  o.reward_funcs = {"length"}, o.kl_coef = 0, o.num_ppo_epochs = 2, o.router_replay_mode = mode;
+  o.local_rollout_forward_batch_size = 3;
+  Ppo ppo(o);
+  const LoopOptions loop{.per_device_train_batch_size = 8, .gradient_accumulation_steps = 1};
+  ppo.begin(setting_of(loop));
+  Actors actors{.policy = *policy, .rollout = &rollout, .others = {{"critic", {critic.get()}}}};
+  std::vector<Update> updates = ppo.collect(actors, {*learning::Tasks(5, 8, false).next()});
+  const auto changed = [](const Loss& loss) {
+    return loss.metrics.count("router_replay/changed") ? value_in(loss, "router_replay/changed") : -1;
+  };
+  Batch first = updates.at(0).at(0).to(golden::device()), second = updates.at(1).at(0).to(golden::device());
+  OfPpo out;
+  const Loss loss = loss_of(ppo, actors, first);
+  out.mismatch = value_in(loss, "rollout_mismatch/mean"), out.ratio = value_in(loss, "val/ratio");
+  out.changed = changed(loss);
+  nudge_routers(*policy);
+  out.changed_later = changed(loss_of(ppo, actors, second));
+  return out;
+}
+
+TEST(RouterReplay, OfPpo) {
+  const OfPpo plain = ppo_round("disabled"), engine = ppo_round("R3"), own = ppo_round("R2");
+  EXPECT_EQ(plain.changed, -1);
+  EXPECT_GT(engine.changed, 0);
+  EXPECT_LT(engine.mismatch, 0.7 * plain.mismatch);
+  EXPECT_EQ(own.mismatch, plain.mismatch) << "the engine's choice is not asked for";
+  EXPECT_EQ(own.changed, 0);
+  EXPECT_GT(own.changed_later, 0);
+  for (const OfPpo& one : {plain, engine, own}) EXPECT_NEAR(one.ratio, 1, golden::device_named() == "cpu" ? 0 : 1e-5);
+}
+
+TEST(RouterReplay, IsRefusedWhereNothingDiffers) {
+  const LoopOptions loop{.per_device_train_batch_size = 8, .gradient_accumulation_steps = 1};
+  GrpoOptions grpo = grpo_options("R2", "alone");
+  EXPECT_THROW(grpo.check(loop, 1), Error) << "one update of a round";
+  grpo.num_iterations = 2;
+  grpo.check(loop, 1);
+  PpoOptions ppo;
+  ppo.router_replay_mode = "R2", ppo.num_ppo_epochs = 1;
+  EXPECT_THROW(ppo.check(loop, 1), Error);
+  ppo.num_mini_batches = 2;
+  ppo.check(loop, 1);
+  for (const char* mode : {"R2", "R3"}) {
+    ppo.router_replay_mode = mode, ppo.replay_rollouts = "file";
+    EXPECT_THROW(ppo.check(), Error) << mode;
   }
 }
 

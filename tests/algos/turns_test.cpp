@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in several turns are learnt from: the policy's tokens alone, as the engine saw them.
+#include <ATen/ops/equal.h>
+
+#include <chrono>
+#include <thread>
+
 #include "algos/gkd.h"
 #include "algos/ppo.h"
 #include "algos/replay.h"
@@ -30,6 +35,23 @@ class TwoTurns final : public Episode {
   const int32_t digit_;
 };
 const RegisterEnvironment<TwoTurns> two_turns("test two turns");
+
+// The same, which takes its time for some answers and none for others.
+class TwoTurnsSlowly final : public Episode {
+ public:
+  TwoTurnsSlowly(const Json& row, uint64_t seed) : turns_(row, seed), sleeps_(made++ % 3) {}
+  static Json tools() { return nullptr; }
+  EpisodeReply step(const EpisodeTurn& turn) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30 * sleeps_));
+    return turns_.step(turn);
+  }
+  static inline std::atomic<int> made = 0;
+
+ private:
+  TwoTurns turns_;
+  const int sleeps_;
+};
+const RegisterEnvironment<TwoTurnsSlowly> two_turns_slowly("test two turns slowly");
 
 // The second of two episodes begins another conversation behind its first turn, and the first goes on in its own.
 class Branches final : public Episode {
@@ -130,6 +152,23 @@ TEST(Turns, ObservationsAreReadAndNotLearnt) {
   }
   EXPECT_EQ(sequences, 4);
   EXPECT_GE(observed, 2);
+}
+
+// Answers of an engine that is asked for each turn as soon as it is due.
+TEST(Turns, AreTheSameHoweverLongTheEnvironmentTakes) {
+  std::vector<at::Tensor> ids, engine;
+  for (const char* environment : {"test two turns", "test two turns slowly"}) {
+    Turns run;
+    GrpoOptions o = of_turns();
+    o.environment = environment;
+    Grpo grpo(o);
+    const std::vector<Update> updates = run.updates(grpo);
+    ids.push_back(updates.at(0).at(0).id_T.to(at::kCPU));
+    engine.push_back(updates[0][0].token_columns.at("engine_logprob").to(at::kCPU).nan_to_num());
+  }
+  ASSERT_EQ(ids[0].sizes(), ids[1].sizes());
+  EXPECT_TRUE(at::equal(ids[0], ids[1]));
+  EXPECT_LE((engine[0] - engine[1]).abs().max().item<double>(), golden::device_named() == "cpu" ? 0 : 1e-4);
 }
 
 // A round's micro-batches of at most two sequences, with the conversations of all answers.

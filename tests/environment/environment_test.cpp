@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <future>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -198,6 +199,27 @@ TEST_F(EnvironmentProgram, IsTalkedToLineByLine) {
       << "it goes on in the next round";
 }
 
+// It holds its reply to one episode back until another one has ended.
+TEST_F(EnvironmentProgram, IsAskedWhileOthersWaitForItsReply) {
+  OneEpisode slow(runs(R"(
+import json, sys
+held = []
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["op"] == "close": continue
+    reply = json.dumps({"id": asked["id"], "observation": "on", "done": asked.get("completion") == "end"})
+    if asked.get("completion") == "wait": held.append(reply)
+    else: print(reply, flush=True)
+    if asked.get("completion") == "end":
+        for reply in held: print(reply, flush=True)
+)"),
+                  row);
+  auto waits = std::async(std::launch::async, [&] { return slow.says("wait"); });
+  slow.environment->reset({{.episode = 6, .row = &row}});
+  for (const char* text : {"a", "b", "end"}) slow.environment->step({{.episode = 6, .text = text, .tokens = {1}}});
+  EXPECT_EQ(waits.get().messages, user_says("on"));
+}
+
 TEST_F(EnvironmentProgram, ThatFailsIsNamed) {
   EXPECT_NE(fault(runs("import sys\nsys.exit('no licence')")).find("no licence"), std::string::npos);
   EXPECT_NE(fault(runs("import sys\nsys.exit(3)")).find("ended with code 3"), std::string::npos);
@@ -229,6 +251,11 @@ TEST_F(EnvironmentProgram, MayBePassedOver) {
   OneEpisode episode(o, row);
   EXPECT_NE(episode.first.failure.find("ended with code 3"), std::string::npos);
   EXPECT_TRUE(episode.first.done);
+  EXPECT_NE(episode.says("on").failure.find("ended with code 3"), std::string::npos) << "a new one would not know it";
+  episode.environment->close();
+  std::ofstream(folder.path / "program.py") << kEcho;
+  EXPECT_EQ(episode.environment->reset({{.episode = 9, .row = &row}}).at(0).messages, user_says("begin x"))
+      << "it is started anew for the next round";
 }
 
 TEST(EpisodeReply, IsReadInSeveralForms) {

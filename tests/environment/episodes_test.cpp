@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
 #include "base/error.h"
 #include "tests/paths.h"
 
@@ -41,17 +46,17 @@ constexpr int32_t kStop = 2, kHeard = 90;
 struct Stage {
   // Each turn says `words` tokens and the stop token, as far as there is room.
   explicit Stage(int64_t words = 2) : words(words) {}
-  std::vector<FinishedAnswer> said(const std::vector<Heard>& texts, const Sampling& sampling) {
-    seeds.push_back(sampling.seed);
-    std::vector<FinishedAnswer> out;
-    for (const Heard& text : texts) {
+  void says(const std::vector<TurnAsked>& turns, const TurnSaid& said) {
+    asked_at_once.push_back(turns.size());
+    for (const auto& [episode, text, sampling] : turns) {
+      seeds[episode].push_back(sampling.seed);
       read.push_back(text.ids), seen.push_back(text.media);
-      FinishedAnswer& answer = out.emplace_back();
+      FinishedAnswer answer;
       for (int64_t k = 0; k <= words && k < sampling.max_new_tokens; ++k)
         answer.tokens.push_back({.id = k == words ? kStop : 40 + static_cast<int32_t>(k), .logprob = -0.5f});
       answer.finish = words < sampling.max_new_tokens ? Finish::Stop : Finish::Length;
+      said(episode, answer);
     }
-    return out;
   }
   std::vector<Trajectory> play(Environment& environment, const EpisodeLimits& limits, size_t episodes = 1) {
     const Json row = Json::object();
@@ -59,7 +64,8 @@ struct Stage {
     for (size_t i = 0; i < episodes; ++i) starts.push_back({.episode = static_cast<int64_t>(i), .row = &row});
     return apus::play(environment, starts, std::vector<Heard>(episodes, {{7, 8}, {picture_at(0)}}), {.seed = 11},
                       limits,
-                      {.model = [this](const auto& texts, const Sampling& s) { return said(texts, s); },
+                      {.model = [this](const auto& turns, const TurnSaid& said) { says(turns, said); },
+                       .in_turns = in_turns,
                        .question = [](size_t, const EpisodeReply&) { return Heard{{77}}; },
                        .between =
                            [](size_t, const EpisodeReply& r) {
@@ -77,7 +83,9 @@ struct Stage {
   int64_t words;
   std::vector<std::vector<int32_t>> read;
   std::vector<std::vector<MediaItem>> seen;
-  std::vector<uint64_t> seeds;
+  std::map<size_t, std::vector<uint64_t>> seeds;  // of each episode's turns
+  std::vector<size_t> asked_at_once;
+  bool in_turns = false;
   std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer");
 };
 
@@ -96,8 +104,8 @@ TEST(Episodes, ObservationsAreNobodysWords) {
   EXPECT_TRUE(environment.closed);
   EXPECT_EQ(stage.read.at(1), (std::vector<int32_t>{7, 8, 40, 41, kStop, kHeard})) << "the ids are the record";
   EXPECT_EQ(environment.asked.at(1).tokens, (std::vector<int32_t>{40, 41, kStop})) << "of the last turn";
-  EXPECT_EQ(stage.seeds.at(0), 11u);
-  EXPECT_NE(stage.seeds.at(1), 11u);
+  EXPECT_EQ(stage.seeds[0].at(0), 11u);
+  EXPECT_NE(stage.seeds[0].at(1), 11u);
 }
 
 TEST(Episodes, ThatNeverEndAreBounded) {
@@ -183,6 +191,107 @@ TEST(Episodes, PicturesStandWhereTheyAreShown) {
   EXPECT_EQ(t.media[1].begin, 5);
   ASSERT_EQ(stage.seen.size(), 2u);
   EXPECT_EQ(stage.seen[1].size(), 2u);
+}
+
+// The first episode is replied to when the second has ended, which takes several turns; the third in between.
+class Slow final : public Environment {
+ public:
+  std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override {
+    return std::vector<EpisodeReply>(starts.size());
+  }
+  std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override {
+    std::vector<EpisodeReply> out;
+    for (const EpisodeTurn& turn : turns) out.push_back(after(turn));
+    return out;
+  }
+  size_t steps_at_once() const override { return 3; }
+  void close() override {}
+  std::vector<std::pair<int64_t, int64_t>> replied;  // episode, turn
+  bool waited_in_vain = false;
+
+ private:
+  EpisodeReply after(const EpisodeTurn& turn) {
+    std::unique_lock lock(mutex_);
+    const int64_t turns = turn.episode == 1 ? 4 : 2, waits_for = turn.episode == 0 ? 4 : turn.episode == 2 ? 2 : 0;
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return second_ >= waits_for; })) waited_in_vain = true;
+    if (turn.episode == 1) ++second_;
+    replied.emplace_back(turn.episode, turn.turn);
+    changed_.notify_all();
+    if (turn.turn + 1 == turns) return {.reward = 1, .done = true};
+    return {.messages = user_says("on")};
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t second_ = 0;  // turns of the second that were replied to
+};
+
+TEST(Episodes, DoNotWaitForOneAnother) {
+  Slow environment;
+  Stage stage;
+  const std::vector<Trajectory> all = stage.play(environment, {.max_turns = 9}, 3);
+  EXPECT_FALSE(environment.waited_in_vain) << "while one is worked on, the others go on";
+  ASSERT_EQ(environment.replied.size(), 8u);
+  EXPECT_EQ(environment.replied.at(0), std::pair(int64_t{1}, int64_t{0}));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(all[i].turns.size(), i == 1 ? 4u : 2u);
+    EXPECT_EQ(all[i].reward(), 1) << "each has its own replies";
+  }
+}
+
+// What is drawn is a function of the episode and the turn, and not of when it is said.
+TEST(Episodes, AreDrawnByTheirPlaceAndTurn) {
+  Slow environment;
+  Stage slow, quick;
+  slow.play(environment, {.max_turns = 9}, 3);
+  Scripted alike(Replies{{.messages = user_says("on")}});
+  quick.in_turns = true;
+  quick.play(alike, {.max_turns = 4}, 3);
+  EXPECT_EQ(quick.asked_at_once, (std::vector<size_t>{3, 3, 3, 3})) << "all together";
+  std::set<uint64_t> different;
+  for (const auto& [episode, seeds] : slow.seeds)
+    for (size_t turn = 0; turn < seeds.size(); ++turn) {
+      EXPECT_EQ(seeds[turn], quick.seeds[episode].at(turn));
+      different.insert(seeds[turn]);
+    }
+  EXPECT_EQ(different.size(), 8u);
+}
+
+// One that takes one call at a time is given all that waits for it.
+TEST(Episodes, AreAskedTogetherWhereOneCallIsTaken) {
+  class OneCall final : public Environment {
+   public:
+    std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override {
+      reset_together = starts.size();
+      return std::vector<EpisodeReply>(starts.size());
+    }
+    std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override {
+      EXPECT_FALSE(busy.exchange(true));
+      busy = false, steps += turns.size();
+      return std::vector<EpisodeReply>(turns.size(), {.done = true});
+    }
+    void close() override {}
+    std::atomic<bool> busy = false;
+    size_t reset_together = 0, steps = 0;
+  } environment;
+  Stage().play(environment, {}, 40);
+  EXPECT_EQ(environment.reset_together, 40u);
+  EXPECT_EQ(environment.steps, 40u);
+}
+
+TEST(Episodes, EndWithTheirFirstFault) {
+  class Breaks final : public Environment {
+   public:
+    std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override {
+      return std::vector<EpisodeReply>(starts.size());
+    }
+    std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override {
+      require(turns[0].episode != 2, Fault::Data, "broken");
+      return {{.messages = user_says("on")}};
+    }
+    size_t steps_at_once() const override { return 4; }
+    void close() override {}
+  } environment;
+  EXPECT_THROW(Stage().play(environment, {.max_turns = 1000}, 4), Error);
 }
 
 TEST(Episodes, NeedAReplyOrAnEnd) {

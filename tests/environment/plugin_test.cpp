@@ -128,12 +128,12 @@ TEST_F(PluginEpisodes, OfASchedulerThatGoesOnInTheMessage) {
   const std::vector<int32_t> words = tokenizer->encode("2 + 2"), result = tokenizer->encode(" = 4;");
   const int32_t stop = tokenizer->eos().value_or(2);
   std::vector<std::vector<int32_t>> read;
-  const auto model = [&](const std::vector<Heard>& prompts, const Sampling&) {
-    read.push_back(prompts.at(0).ids);
+  const auto model = [&](const std::vector<TurnAsked>& turns, const TurnSaid& answered) {
+    read.push_back(turns.at(0).text.ids);
     FinishedAnswer said;
     for (const int32_t id : words) said.tokens.push_back({.id = id, .logprob = -1});
     said.tokens.push_back({.id = stop, .logprob = -1}), said.finish = Finish::Stop;
-    return std::vector<FinishedAnswer>{said};
+    answered(0, said);
   };
   const auto none = [](size_t, const EpisodeReply&) { return Heard(); };
   const Trajectory t = play(*environment, {{.episode = 0, .row = &row}}, {{{7}}}, {}, {.max_turns = 2},

@@ -85,18 +85,28 @@ echo "an environment that shows pictures: ok"
 # A server that multiplies in another number format. Weights are large, so that routers are decided, and sixteen experts close to each other.
 sed 's/"hidden_size": 64/"hidden_size": 64, "initializer_range": 0.15/; s/"num_hidden_layers": 2/"num_hidden_layers": 6/; s/"num_experts": 4/"num_experts": 16/' moe.json > many.json
 "$apus" init --config many.json --tokenizer words --output_dir many > many.log 2>&1 || fail "no mixture" many.log
-"$apus" rollout --model many --torch_dtype bfloat16 --port 0 --host 127.0.0.1 > server.log 2>&1 &
-server=$!
-for _ in $(seq 100); do grep -q "serving .* at http" server.log && break; sleep 0.2; done
-url=$(sed -n 's/.*serving .* at \(http:[^ ]*\)\/v1.*/\1/p' server.log | head -1)
-[ -n "$url" ] || fail "no server" server.log
-for mode in disabled R3; do
-  learns "moe-$mode" many rows.jsonl --reward_funcs length --max_completion_length 24 --num_generations 8 --per_device_train_batch_size 16 --beta 0 --learning_rate 0 \
-    --router_replay_mode $mode --vllm_mode server --rollout_url "$url" --tuner_type lora
-done
-holds "$(number moe-R3 router_replay/changed) > 0" "the server's routers choose others"
+# answers_by NAME FLAGS...: a server of that mixture, and two rounds of its answers without and with R3.
+answers_by() {
+  local name=$1 mode
+  shift
+  "$apus" rollout --model many --torch_dtype bfloat16 --port 0 --host 127.0.0.1 "$@" > "$name.server.log" 2>&1 &
+  server=$!
+  for _ in $(seq 100); do grep -q "serving .* at http" "$name.server.log" && break; sleep 0.2; done
+  url=$(sed -n 's/.*serving .* at \(http:[^ ]*\)\/v1.*/\1/p' "$name.server.log" | head -1)
+  [ -n "$url" ] || fail "no server" "$name.server.log"
+  for mode in disabled R3; do
+    learns "$name-$mode" many rows.jsonl --reward_funcs length --max_completion_length 24 --num_generations 8 --per_device_train_batch_size 16 --beta 0 --learning_rate 0 \
+      --router_replay_mode $mode --vllm_mode server --rollout_url "$url" --tuner_type lora
+  done
+  kill "$server"
+  holds "$(number "$name-R3" router_replay/changed) > 0" "the server's routers choose others"
+  echo "experts met again, $name: mismatch $(number "$name-disabled" rollout_mismatch/mean) to $(number "$name-R3" rollout_mismatch/mean), at most $(number "$name-disabled" rollout_mismatch/max) to $(number "$name-R3" rollout_mismatch/max), $(number "$name-R3" router_replay/changed) of the choices changed"
+}
+answers_by moe
 holds "$(number moe-R3 rollout_mismatch/mean) < 0.8 * $(number moe-disabled rollout_mismatch/mean)" "the mismatch falls"
-echo "experts met again: mismatch $(number moe-disabled rollout_mismatch/mean) to $(number moe-R3 rollout_mismatch/mean), $(number moe-R3 router_replay/changed) of the choices changed: ok"
+answers_by moe8 --quant_method bnb --quant_bits 8 --quant_compute int8
+grep -q "quantised" moe8.server.log || fail "the server does not quantise what it was asked to" moe8.server.log
+holds "$(number moe8-R3 rollout_mismatch/max) < 0.8 * $(number moe8-disabled rollout_mismatch/max)" "the largest mismatch falls"
 code=0
 "$apus" rlhf --rlhf_type grpo --model words --dataset rows.jsonl --reward_funcs length --router_replay_mode R3 --dry_run true > dense.log 2>&1 || code=$?
 [ "$code" = 2 ] && grep -q "has no mixtures of experts" dense.log || fail "a dense model is not refused" dense.log

@@ -44,13 +44,15 @@ class Agents : public ::testing::Test {
     const Speech speech{{std::shared_ptr<void>(), &served.chat}, {served.end}};
     const auto environment = make_environment(o, nullptr, speech);
     const Json row = {{"number", 5}};
-    size_t turn = 0;
-    const auto model = [&](const std::vector<Heard>& prompts, const Sampling&) {
-      FinishedAnswer one{.finish = Finish::Stop};
-      for (const int32_t id : served.tokenizer->encode(says.at(turn))) one.tokens.push_back({.id = id, .logprob = -1});
-      one.tokens.push_back({.id = served.end, .logprob = -1});
-      ++turn;
-      return std::vector<FinishedAnswer>(prompts.size(), one);
+    std::map<size_t, size_t> turn;  // of each episode
+    const auto model = [&](const std::vector<TurnAsked>& turns, const TurnSaid& said) {
+      for (const TurnAsked& asked : turns) {
+        FinishedAnswer one{.finish = Finish::Stop};
+        for (const int32_t id : served.tokenizer->encode(says.at(turn[asked.episode]++)))
+          one.tokens.push_back({.id = id, .logprob = -1});
+        one.tokens.push_back({.id = served.end, .logprob = -1});
+        said(asked.episode, one);
+      }
     };
     const auto never = [](size_t, const EpisodeReply&) -> Heard { throw std::logic_error("not asked for"); };
     return play(*environment, {{0, &row, 1}, {1, &row, 2}}, {{{1}}, {{1}}}, {.temperature = 1, .max_new_tokens = 50},

@@ -43,10 +43,7 @@ void GrpoOptions::fields(OptionTable& v) {
   share_prefix_field(v, share_prefix);
   v("deterministic_rollout", deterministic_rollout,
     "engine and trainer give a token the same bits, in bfloat16 too; a run in which a log-probability differs ends");
-  v("router_replay_mode", router_replay_mode,
-    "R3: in a mixture of experts a token meets those experts while it is learnt from that it met while it was drawn")
-      .choices({"disabled", "R3"})
-      .noted();
+  RouterReplayOptions::fields(v);
   v("max_staleness", max_staleness,
     "rounds that are answered before it is their turn: by weights that are so many rounds old then; 0: by those that "
     "learn from them")
@@ -237,12 +234,7 @@ void GrpoOptions::check() const {
           "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
   require(!(brings_rows() && deterministic_rollout), Fault::Usage,
           "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
-  require(
-      !replays_experts() || !(brings_rows() || deterministic_rollout), Fault::Usage,
-      "--router_replay_mode R3 is of answers that are drawn by an engine whose routers may choose other experts than "
-      "the trainer's: leave ",
-      brings_rows() ? "--replay_rollouts, which has no engine," : "--deterministic_rollout, with which they do not,",
-      " out");
+  RouterReplayOptions::check(brings_rows(), deterministic_rollout);
   require(!async_generate || rounds_ahead() > 0, Fault::Usage,
           "--async_generate true is --max_staleness 1, and --max_staleness 0 asks for none of it: give one of them");
   require(
@@ -348,7 +340,8 @@ GrpoOptions::Division GrpoOptions::division(const LoopOptions& loop, int64_t ran
 }
 
 void GrpoOptions::check(const LoopOptions& loop, int64_t ranks) const {
-  if (!brings_rows()) division(loop, ranks);
+  if (brings_rows()) return;
+  check_updates(division(loop, ranks).updates * num_iterations, "--num_iterations 2, or --steps_per_generation");
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algos/options/chord_options.h"
+#include "algos/options/router_replay_options.h"
 #include "base/options.h"
 #include "environment/environment_options.h"
 #include "reward/reward_options.h"
@@ -16,7 +17,7 @@
 
 namespace apus {
 
-struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, ChordOptions {
+struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, ChordOptions, RouterReplayOptions {
   int64_t num_generations = 8;
   std::optional<int64_t> num_generations_eval;
   std::optional<int64_t> steps_per_generation, generation_batch_size;
@@ -26,8 +27,7 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   bool overlong_filter = false, log_completions = false, log_entropy = false;
   std::optional<std::string> replay_rollouts, dump_rollouts;
   bool deterministic_rollout = false;
-  std::string router_replay_mode = "disabled";  // or R3
-  std::optional<bool> share_prefix;             // absent: where it comes to the same
+  std::optional<bool> share_prefix;  // absent: where it comes to the same
   std::optional<int64_t> max_staleness;
   bool async_generate = false, partial_rollout = false;
 
@@ -63,10 +63,9 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
     return {.rows_apart = !chord_sft_dataset.empty() ? "--chord_sft_dataset"
                           : partial_rollout          ? "--partial_rollout"
                                                      : "",
-            .met_experts = replays_experts() ? "--router_replay_mode R3" : "",
+            .met_experts = replay_asked(),
             .steady_rows = deterministic_rollout};
   }
-  bool replays_experts() const { return router_replay_mode == "R3"; }
   std::vector<OtherModel> other_models();  // of --reward_model
   bool brings_rows() const { return replay_rollouts.has_value(); }
   std::string scale() const;  // of rewards: as given, else what suits the estimator

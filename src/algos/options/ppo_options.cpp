@@ -42,6 +42,7 @@ void PpoOptions::fields(OptionTable& v) {
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
   v("deterministic_rollout", deterministic_rollout,
     "engine and trainer give a token the same bits, in bfloat16 too; a run in which a log-probability differs ends");
+  RouterReplayOptions::fields(v);
   v.no_effect({"num_sample_generations"}, "--log_completions true writes the answers of every round");
   v.group("Loss");
   v("num_ppo_epochs", num_ppo_epochs, "times that a round of answers is learnt from")
@@ -96,6 +97,7 @@ void PpoOptions::check() const {
   RolloutServerOptions::check();
   require(!(brings_rows() && deterministic_rollout), Fault::Usage,
           "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
+  RouterReplayOptions::check(brings_rows(), deterministic_rollout);
   require(!(brings_rows() && several_turns()), Fault::Usage,
           "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
   require(
@@ -120,6 +122,7 @@ void PpoOptions::check(const LoopOptions& loop, int64_t ranks) const {
           " answers (--per_device_train_batch_size ", loop.per_device_train_batch_size,
           " x --gradient_accumulation_steps ", loop.accumulation(ranks), "), fewer than --num_mini_batches ",
           num_mini_batches);
+  check_updates(updates(), "--num_ppo_epochs 2, or --num_mini_batches");
 }
 
 namespace {

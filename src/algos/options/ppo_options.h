@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "algos/options/router_replay_options.h"
 #include "environment/environment_options.h"
 #include "reward/reward_options.h"
 #include "train/options/algorithm_options.h"
@@ -14,7 +15,7 @@
 
 namespace apus {
 
-struct PpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
+struct PpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, RouterReplayOptions {
   std::optional<std::string> value_model;
   std::optional<double> critic_learning_rate;
   int64_t critic_warmup_rounds = 0;
@@ -40,7 +41,7 @@ struct PpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   int64_t updates() const { return passes() * num_mini_batches; }  // of a round
   std::vector<OtherModel> other_models();
 
-  AlgorithmNeeds needs() const { return {.steady_rows = deterministic_rollout}; }
+  AlgorithmNeeds needs() const { return {.met_experts = replay_asked(), .steady_rows = deterministic_rollout}; }
 
   void fields(OptionTable& v);
   void check() const;

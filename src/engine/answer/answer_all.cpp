@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/answer/answer_all.h"
 
-#include <condition_variable>
-#include <mutex>
-
 #include "base/error.h"
 #include "engine/answer/answer_text.h"
 
@@ -57,6 +54,13 @@ struct Collector {
   AnswerEnded ended;
 };
 
+void collect(const std::shared_ptr<Collector>& collector, std::vector<EngineRequest>& requests, TextEngine& engine) {
+  for (size_t i = 0; i < requests.size(); ++i)
+    requests[i].sink = [collector, i, &engine](const EngineEvent& e) {
+      if (!collector->take(i, e)) engine.cancel(e.request);
+    };
+}
+
 AnswerText text_to(const StopWords& stop) {
   return AnswerText(stop.tokenizer, {.stop_ids = {}, .stops = stop.texts, .keep_stop = true, .skip_special = false});
 }
@@ -69,14 +73,44 @@ std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineReque
   collector->ended = ended;
   if (stop)
     for (size_t i = 0; i < requests.size(); ++i) collector->texts.push_back(text_to(*stop));
-  for (size_t i = 0; i < requests.size(); ++i)
-    requests[i].sink = [collector, i, &engine](const EngineEvent& e) {
-      if (!collector->take(i, e)) engine.cancel(e.request);
-    };
+  collect(collector, requests, engine);
   engine.submit_all(std::move(requests));
   std::unique_lock lock(collector->mutex);
   collector->done.wait(lock, [&] { return collector->left == 0; });
   return std::move(collector->results);
+}
+
+AnswersUnderWay::~AnswersUnderWay() {
+  for (const int64_t request : asked_) engine_.cancel(request);
+  wait();
+}
+
+void AnswersUnderWay::ask(std::vector<EngineRequest> requests, const AnswerEnded& ended) {
+  const auto collector = std::make_shared<Collector>(requests.size());
+  const size_t count = requests.size();
+  collector->ended = [count = count_, ended](size_t i, const FinishedAnswer& answer) {
+    ended(i, answer);
+    const std::lock_guard lock(count->mutex);
+    if (--count->left == 0) count->changed.notify_all();
+  };
+  collect(collector, requests, engine_);
+  {
+    const std::lock_guard lock(count_->mutex);
+    count_->left += count;
+  }
+  try {
+    for (const int64_t request : engine_.submit_all(std::move(requests))) asked_.push_back(request);
+  } catch (...) {
+    const std::lock_guard lock(count_->mutex);
+    count_->left -= count;
+    throw;
+  }
+}
+
+void AnswersUnderWay::wait() {
+  std::unique_lock lock(count_->mutex);
+  count_->changed.wait(lock, [&] { return count_->left == 0; });
+  asked_.clear();
 }
 
 std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) {

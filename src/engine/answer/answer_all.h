@@ -2,7 +2,9 @@
 // Asking a TextEngine for whole answers: for rollouts, tests and small tools. No tensor library.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 
 #include "engine/answer/text_engine.h"
 #include "text/tokenizer.h"
@@ -40,6 +42,27 @@ using AnswerEnded = std::function<void(size_t request, const FinishedAnswer& ans
 // All at once; returns when the last one is done, in the order of the requests. Their sinks are this function's.
 std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests,
                                      const StopWords* stop = nullptr, const AnswerEnded& ended = {});
+
+// Answers that are asked for while others are under way.
+class AnswersUnderWay {
+ public:
+  explicit AnswersUnderWay(TextEngine& engine) : engine_(engine) {}
+  ~AnswersUnderWay();  // cancels what has not ended
+  AnswersUnderWay(const AnswersUnderWay&) = delete;
+  void ask(std::vector<EngineRequest> requests, const AnswerEnded& ended);
+  void wait();  // until all have ended
+
+ private:
+  struct Count {
+    std::mutex mutex;
+    std::condition_variable changed;
+    size_t left = 0;
+  };
+  TextEngine& engine_;
+  const std::shared_ptr<Count> count_ = std::make_shared<Count>();
+  std::vector<int64_t> asked_;
+};
+
 // The i-th prompt with seed + i, so that equal prompts get different answers.
 std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
 std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
