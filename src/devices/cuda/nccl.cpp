@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL behind Comm, through c10d of libtorch 2.x. Its header wants nccl.h and the CUDA toolkit's headers: where they
-// are not, the program is built all the same and says so when several devices are asked for.
+// NCCL behind Comm, through c10d of libtorch 2.x. The host waits for nothing but a barrier: waiting for an operation
+// has the stream that asks wait for it. What does not end in time, or fails, is found by c10d's own thread, which ends
+// the process: whoever waits for the device can no longer be called back. Its header wants nccl.h and the CUDA
+// toolkit's headers: where they are not, the program is built all the same and says so when several devices are asked
+// for.
 #include "devices/cuda/nccl.h"
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "device/store.h"
 
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
@@ -17,6 +21,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <type_traits>
@@ -41,6 +47,20 @@ namespace {
   }
 }
 
+// The last words of c10d's watching thread, in ours.
+[[noreturn]] void end_for_c10d() {
+  std::string text;
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::exception& error) {
+    text = error.what();
+  } catch (...) {}
+  if (text.find("NCCL") == std::string::npos) std::abort();  // not its
+  log_error("a collective operation failed: ", text.substr(0, text.find('\n')),
+            ". Another rank may be late or gone; NCCL_DEBUG=WARN says more, --ddp_timeout is the limit");
+  std::_Exit(exit_code(Fault::Comm));
+}
+
 class NcclComm final : public Comm {
  public:
   NcclComm(const Rendezvous& rv, const std::vector<int>& ranks, int me)
@@ -49,8 +69,7 @@ class NcclComm final : public Comm {
         limit_(static_cast<int64_t>(rv.timeout_s * 1000)),
         store_(rv.store),
         device_(c10::kCUDA, static_cast<c10::DeviceIndex>(rv.device_index)) {
-    // Waits end on the host, with an exception when the time is over, instead of a thread that ends the process.
-    ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
+    std::set_terminate(&end_for_c10d);
     auto options = ::c10d::ProcessGroupNCCL::Options::create();
     options->timeout = limit_;
     auto table = c10::make_intrusive<::c10d::PrefixStore>(rv.group, rv.store->c10d());
@@ -108,14 +127,26 @@ class NcclComm final : public Comm {
       return group_->recv(list, from, 0);
     });
   }
-  void barrier() override { all_reduce(at::zeros({1}, at::TensorOptions().device(device_)), Reduce::Sum)->wait(); }
+  void barrier() override {
+    std::vector<at::Tensor> one = {at::zeros({1}, at::TensorOptions().device(device_))};
+    explained("barrier", [&] {
+      const auto work = group_->allreduce(one, {});
+      const auto end = std::chrono::steady_clock::now() + limit_;
+      while (!work->isCompleted()) {
+        require(std::chrono::steady_clock::now() < end, Fault::Comm, "not all ranks came within ",
+                limit_.count() / 1000, " s");
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      work->wait();  // throws what it found
+    });
+  }
 
  private:
   struct Pending final : Work {
     Pending(const NcclComm& c, const char* what, c10::intrusive_ptr<::c10d::Work> w)
         : comm(c), what(what), work(std::move(w)) {}
     void wait() override {
-      comm.explained(what, [&] { return work->wait(comm.limit_); });
+      comm.explained(what, [&] { return work->wait(); });
     }
     const NcclComm& comm;
     const char* what;
