@@ -18,6 +18,8 @@
 #include <random>
 #include <string>
 
+#include "base/half.h"
+
 namespace {
 
 enum Result { kSuccess = 0, kPara = 1, kPtr = 2, kInternal = 4, kNotSupport = 5, kSyscall = 8, kTimeout = 9 };
@@ -80,18 +82,6 @@ size_t size_of(int type) {
   return type >= 0 && type < 12 ? sizes[type] : 0;
 }
 
-float from_bf16(uint16_t b) {
-  const uint32_t wide = static_cast<uint32_t>(b) << 16;
-  float f;
-  std::memcpy(&f, &wide, 4);
-  return f;
-}
-uint16_t to_bf16(float f) {
-  uint32_t wide;
-  std::memcpy(&wide, &f, 4);
-  return static_cast<uint16_t>((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
-}
-
 double load(int type, const char* p) {
   switch (type) {
     case 0:
@@ -101,7 +91,7 @@ double load(int type, const char* p) {
     case 2:
       return *reinterpret_cast<const int32_t*>(p);
     case 3:
-      return static_cast<double>(*reinterpret_cast<const _Float16*>(p));
+      return apus::f16_to_float(*reinterpret_cast<const uint16_t*>(p));
     case 4:
       return *reinterpret_cast<const float*>(p);
     case 7:
@@ -109,7 +99,7 @@ double load(int type, const char* p) {
     case 10:
       return *reinterpret_cast<const double*>(p);
     case 11:
-      return from_bf16(*reinterpret_cast<const uint16_t*>(p));
+      return apus::bf16_to_float(*reinterpret_cast<const uint16_t*>(p));
     default:
       return static_cast<double>(*reinterpret_cast<const int64_t*>(p));
   }
@@ -126,7 +116,7 @@ void store(int type, char* p, double v) {
       *reinterpret_cast<int32_t*>(p) = static_cast<int32_t>(v);
       break;
     case 3:
-      *reinterpret_cast<_Float16*>(p) = static_cast<_Float16>(v);
+      *reinterpret_cast<uint16_t*>(p) = apus::float_to_f16(static_cast<float>(v));
       break;
     case 4:
       *reinterpret_cast<float*>(p) = static_cast<float>(v);
@@ -138,7 +128,7 @@ void store(int type, char* p, double v) {
       *reinterpret_cast<double*>(p) = v;
       break;
     case 11:
-      *reinterpret_cast<uint16_t*>(p) = to_bf16(static_cast<float>(v));
+      *reinterpret_cast<uint16_t*>(p) = apus::float_to_bf16(static_cast<float>(v));
       break;
     default:
       *reinterpret_cast<int64_t*>(p) = static_cast<int64_t>(v);
