@@ -78,6 +78,7 @@ std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>
     Json row = *starts[episode].row;
     if (!reply.images.empty()) row = without_media(std::move(row)), row["images"] = reply.images;
     row["messages"] = with_tags(reply);
+    if (Json tools = environment_->tools(); !tools.is_null() && !row.contains("tools")) row["tools"] = std::move(tools);
     Sample question = encoder_->encode_prompt({.value = std::move(row), .origin = {}});
     return {std::move(question.ids), std::move(question.media)};
   };

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "environment/open_env.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "environment/called_tools.h"
 #include "hub/http.h"
 #include "reward/reward.h"
 
 namespace apus {
 namespace {
 
-constexpr size_t kLettersShown = 300, kLettersTold = 2000;
+constexpr size_t kLettersShown = 300, kLettersTold = 2000, kLettersOfResult = 1 << 20;
+constexpr size_t kMostToolCalls = 16;  // of a turn
 constexpr int64_t kSchemaBytes = 1 << 20;
 
 std::string bare_address(std::string address) {
@@ -85,7 +88,46 @@ Json of_messages(const Json& messages) {
   return said.empty() ? Json(nullptr) : user_says(said);
 }
 
+// Whether actions are calls of MCP tools.
+bool calls_tools(const Json& schema) {
+  const Json properties = schema.value("properties", Json::object());
+  return properties.contains("tool_name") && properties.contains("arguments");
+}
+
 }  // namespace
+
+Json open_env_tools(const Json& listed) {
+  Json out = Json::array();
+  if (listed.is_array())
+    for (const Json& tool : listed) {
+      if (!tool.is_object() || !tool.contains("name") || !tool["name"].is_string()) continue;
+      const Json* const schema = column(tool, {"input_schema", "inputSchema"});
+      const Json* const about = column(tool, {"description"});
+      out.push_back({{"type", "function"},
+                     {"function",
+                      {{"name", tool["name"]},
+                       {"description", about && about->is_string() ? *about : Json("")},
+                       {"parameters", schema ? *schema : Json{{"type", "object"}, {"properties", Json::object()}}}}}});
+    }
+  return out.empty() ? Json() : out;
+}
+
+std::string open_env_result(const Json& observation) {
+  if (!observation.is_object()) return column_text(observation);
+  if (const Json* error = column(observation, {"error"}))
+    return "error: " + column_text(error->is_object() ? error->value("message", *error) : *error);
+  const Json result = observation.value("result", Json());
+  if (!result.is_object()) return result.is_null() ? "done" : column_text(result);
+  // As MCP gives it: the value itself, or texts.
+  const bool wrong = result.value("is_error", result.value("isError", false));
+  if (const Json* value = column(result, {"data"})) return (wrong ? "error: " : "") + column_text(*value);
+  std::string texts;
+  if (const Json* content = column(result, {"content"}); content && content->is_array())
+    for (const Json& part : *content)
+      if (part.is_object() && part.value("type", "") == "text" && part.contains("text"))
+        texts += (texts.empty() ? "" : "\n") + column_text(part["text"]);
+  return (wrong ? "error: " : "") + (texts.empty() ? json_text(result) : texts);
+}
 
 Json open_env_action(const Json& schema, const EpisodeTurn& turn, std::string& told) {
   const std::string text = trimmed(turn.text);
@@ -136,7 +178,7 @@ OpenEnv::OpenEnv(std::string address, const EnvironmentOptions& options)
       timeout_(options.environment_timeout),
       skips_(options.environment_failure == "skip") {}
 
-void OpenEnv::learn_actions() {
+void OpenEnv::learn_actions() const {
   const std::lock_guard lock(mutex_);
   if (action_) return;
   HttpRequest request{.url = address_ + "/schema"};
@@ -148,7 +190,27 @@ void OpenEnv::learn_actions() {
   const Json schema = parse_json(reply.body, "what " + request.url + " sent", Fault::Data);
   require(schema.is_object() && schema.contains("action") && schema["action"].is_object(), Fault::Data, "what ",
           request.url, " sent has no 'action', the JSON schema of an action");
+  if (calls_tools(schema["action"])) tools_ = listed_tools();
   action_ = schema["action"];
+}
+
+// Of a session of its own. A server whose actions are of a class of its own lists them by MCP itself.
+Json OpenEnv::listed_tools() const {
+  WebSocket session(address_ + "/ws", timeout_);
+  std::string code;
+  Json told =
+      asked(session, {{"type", "step"}, {"data", {{"type", "list_tools"}}}}, &code).value("observation", Json());
+  if (!code.empty()) {
+    const Json call = {{"jsonrpc", "2.0"}, {"id", 1}, {"method", "tools/list"}};
+    told = asked(session, {{"type", "mcp"}, {"data", call}}).value("result", Json());
+  }
+  session.send(json_text(Json{{"type", "close"}}));
+  return open_env_tools(told.is_object() ? told.value("tools", Json()) : Json());
+}
+
+Json OpenEnv::tools() const {
+  learn_actions();
+  return tools_;
 }
 
 Json OpenEnv::asked(WebSocket& session, const Json& message, std::string* code) const {
@@ -161,7 +223,7 @@ Json OpenEnv::asked(WebSocket& session, const Json& message, std::string* code) 
   }
   const std::string type = reply.is_object() ? reply.value("type", "") : "";
   const Json data = reply.is_object() ? reply.value("data", Json::object()) : Json::object();
-  if (type == "observation" && data.is_object()) return data;
+  if ((type == "observation" || type == "mcp") && data.is_object()) return data;
   require(type == "error" && data.is_object(), Fault::Data, "the environment ", address_, " sent ",
           json_text(reply).substr(0, kLettersShown), ", and no observation");
   const std::string named = data.value("code", "");
@@ -248,6 +310,8 @@ EpisodeReply OpenEnv::begin(WebSocket& session, const EpisodeStart& start) const
 }
 
 EpisodeReply OpenEnv::after(WebSocket& session, const EpisodeTurn& turn) const {
+  if (const Json object = object_in(trimmed(turn.text)); !tools_.is_null() && !object.contains("tool_name"))
+    return after_calls(session, called_tools(turn.text, tools_));
   std::string told, code;
   const Json action = open_env_action(*action_, turn, told);
   if (action.is_null()) return {.messages = user_says(told)};
@@ -258,6 +322,30 @@ EpisodeReply OpenEnv::after(WebSocket& session, const EpisodeTurn& turn) const {
   EpisodeReply reply = reply_of(data);
   if (!reply.done && reply.messages.empty()) reply.messages = user_says("Go on.");
   return reply;
+}
+
+// A turn without a call is the answer.
+EpisodeReply OpenEnv::after_calls(WebSocket& session, const std::vector<ToolCall>& calls) const {
+  EpisodeReply out;
+  out.done = calls.empty();
+  for (size_t i = 0; i < std::min(calls.size(), kMostToolCalls) && !out.done; ++i) {
+    std::string said = fault_of_call(calls[i], tools_), code;
+    if (said.empty()) {
+      const Json action = {{"type", "call_tool"},
+                           {"tool_name", calls[i].name},
+                           {"arguments", parse_json(calls[i].arguments, "the arguments")}};
+      const Json data = asked(session, {{"type", "step"}, {"data", action}}, &code);
+      const EpisodeReply reply = code.empty() ? reply_of(data) : EpisodeReply();
+      out.reward += reply.reward, out.done = reply.done;
+      said = code.empty() ? open_env_result(data.value("observation", Json()))
+                          : "error: " + json_text(data.value("errors", data));
+    } else {
+      said = "error: " + said;
+    }
+    for (const Json& message : tool_says(calls[i].name, said.substr(0, kLettersOfResult)))
+      out.messages.push_back(message);
+  }
+  return out;
 }
 
 }  // namespace apus

@@ -180,6 +180,108 @@ TEST(OpenEnv, ObservationsBecomeMessages) {
   EXPECT_TRUE(open_env_messages({{"score", nullptr}}).empty());
 }
 
+// An environment whose actions are calls of MCP tools, with one tool that adds.
+struct Adding {
+  static Json action() {
+    return {{"properties",
+             {{"type", {{"const", "call_tool"}}},
+              {"tool_name", {{"type", "string"}}},
+              {"arguments", {{"type", "object"}}},
+              {"metadata", Json::object()}}},
+            {"required", {"tool_name"}}};
+  }
+  static Json tool(const char* schema) {
+    return {{"name", "add"},
+            {"description", "Adds."},
+            {schema,
+             {{"type", "object"},
+              {"properties", {{"a", {{"type", "integer"}}}, {"b", {{"type", "integer"}}}}},
+              {"required", {"a", "b"}}}}};
+  }
+  // As FastMCP gives a value.
+  static Json result(const Json& value) {
+    return {{"content", {{{"type", "text"}, {"text", column_text(value)}}}}, {"data", value}, {"is_error", false}};
+  }
+  Json reply(const Json& message) {
+    if (message["type"] == "close") return nullptr;
+    asked.push_back(message);
+    const Json& data = message["data"];
+    if (message["type"] == "reset") return observation(Json::object());
+    if (message["type"] == "mcp")
+      return {{"type", "mcp"},
+              {"data", {{"jsonrpc", "2.0"}, {"id", 1}, {"result", {{"tools", {tool("inputSchema")}}}}}}};
+    if (data["type"] == "list_tools")
+      return lists ? observation({{"tools", {tool("input_schema")}}})
+                   : Json{{"type", "error"}, {"data", {{"message", "no"}, {"code", "VALIDATION_ERROR"}}}};
+    const int64_t sum = data["arguments"]["a"].get<int64_t>() + data["arguments"]["b"].get<int64_t>();
+    if (sum < 0)
+      return observation({{"tool_name", "add"}, {"result", nullptr}, {"error", {{"message", "below zero"}}}});
+    return observation({{"tool_name", "add"}, {"result", result(sum)}, {"error", nullptr}}, 0.25, sum == 9);
+  }
+  bool lists = true;
+  Json asked = Json::array();
+};
+
+constexpr const char* kAdds = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": %}}\n</tool_call>";
+std::string adds(const std::string& b) {
+  std::string text = kAdds;
+  return text.replace(text.find('%'), 1, b);
+}
+
+TEST(OpenEnv, ToolsAreToldAndCalled) {
+  for (const bool lists : {true, false}) {
+    Adding adding;
+    adding.lists = lists;
+    const EnvServer server(Adding::action(), [&](const Json& message) { return adding.reply(message); });
+    EnvironmentOptions o;
+    o.environment = "openenv:" + server.url();
+    const Json tools = make_environment(o)->tools();
+    ASSERT_EQ(tools.size(), 1u) << lists;
+    EXPECT_EQ(tools[0]["function"]["name"], "add");
+    EXPECT_EQ(tools[0]["function"]["description"], "Adds.");
+    EXPECT_EQ(tools[0]["function"]["parameters"]["required"], Json({"a", "b"})) << "as chat templates know it";
+    adding.asked.clear();
+    const Json row = Json::object();
+    OpenTalk talk(server, row);
+    EXPECT_TRUE(talk.first.messages.empty()) << "the row's own question";
+    EpisodeReply reply = talk.says("I add. " + adds("3"));
+    EXPECT_EQ(reply.messages, tool_says("add", "5"));
+    EXPECT_EQ(reply.reward, 0.25);
+    EXPECT_FALSE(reply.done);
+    const Json action = {{"type", "call_tool"}, {"tool_name", "add"}, {"arguments", {{"a", 2}, {"b", 3}}}};
+    EXPECT_EQ(adding.asked.back(), (Json{{"type", "step"}, {"data", action}}));
+    const size_t before = adding.asked.size();
+    EXPECT_NE(json_text(talk.says(adds("\"x\"")).messages).find("no integer"), std::string::npos);
+    EXPECT_EQ(adding.asked.size(), before) << "a wrong call is told here";
+    EXPECT_EQ(talk.says(adds("-5")).messages, tool_says("add", "error: below zero"));
+    EXPECT_EQ(talk.says(json_text(action)).messages.size(), 1u) << "the action itself is one, too";
+    reply = talk.says(adds("7") + adds("1"));
+    EXPECT_TRUE(reply.done);
+    EXPECT_EQ(reply.messages, tool_says("add", "9")) << "nothing is called behind the end";
+    EXPECT_TRUE(OpenTalk(server, row).says("It is 5.").done) << "a turn without a call is the answer";
+  }
+}
+
+TEST(OpenEnv, ResultsOfToolsBecomeTexts) {
+  EXPECT_EQ(open_env_result({{"tool_name", "t"}, {"result", "a"}}), "a");
+  EXPECT_EQ(open_env_result({{"tool_name", "t"}, {"result", Adding::result({{"length", 2}})}}), R"({"length":2})");
+  EXPECT_EQ(open_env_result({{"result", {{"content", {{{"type", "text"}, {"text", "b"}}}}, {"isError", true}}}}),
+            "error: b");
+  EXPECT_EQ(open_env_result({{"result", nullptr}, {"error", {{"error_type", "timeout"}, {"message", "late"}}}}),
+            "error: late");
+  EXPECT_TRUE(open_env_tools(Json::array()).is_null());
+  EXPECT_TRUE(open_env_tools({{{"description", "has no name"}}}).is_null());
+}
+
+TEST(OpenEnv, WithoutToolsTellsNone) {
+  const EnvServer server(action_of({"message", {{"type", "string"}}}), [&](const Json&) { return Json(); });
+  EnvironmentOptions o;
+  o.environment = "openenv:" + server.url();
+  EXPECT_TRUE(make_environment(o)->tools().is_null());
+  o.environment = "openenv:http://127.0.0.1:1";
+  test::expect_says(test::refusal(Fault::Data, [&] { make_environment(o)->tools(); }), "cannot be reached");
+}
+
 TEST(OpenEnv, AWrongActionIsToldAndAnErrorIsNamed) {
   const Json action = action_of({"message", {{"type", "string"}}}), row = Json::object();
   const auto error = [](const char* code, const char* text) -> Json {
