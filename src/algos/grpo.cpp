@@ -14,6 +14,7 @@
 #include <iterator>
 
 #include "algos/grpo_columns.h"
+#include "algos/policy/teacher_say.h"
 #include "algos/policy/token_picks.h"
 #include "algos/replay.h"
 #include "algos/row_sharers.h"
@@ -142,6 +143,7 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
   replay_.begin(actors);
+  rlsd_lambda_ = o_.rlsd_lambda_at(actors.step);
   AnswerRounds::Round round = round_of(actors, std::move(micro_batches), training);
   const RowSharers sharers(actors.sharers);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) / sharers.count() : x; };
@@ -194,10 +196,13 @@ PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) co
                 ? batch.token_columns.at(grpo_column::kOld).index_select(0, index_N)
                 : t.logprob_N.detach();
   t.advantage_N = batch.sequence_columns.at(grpo_column::kAdvantage).index_select(0, t.sequence_N);
-  if (grpo_column::is_in(batch, grpo_column::kTeacher))
-    t.advantage_N =
-        t.advantage_N +
-        o_.teacher_kl_coef * (batch.token_columns.at(grpo_column::kTeacher).index_select(0, index_N) - t.old_N);
+  if (grpo_column::is_in(batch, grpo_column::kTeacher)) {
+    const at::Tensor gap_N = batch.token_columns.at(grpo_column::kTeacher).index_select(0, index_N) - t.old_N;
+    if (o_.reweights())
+      t.advantage_N = reweighted_advantage(t.advantage_N, gap_N, rlsd_lambda_, o_);
+    else if (!o_.gates())
+      t.advantage_N = t.advantage_N + o_.teacher_kl_coef * gap_N;
+  }
   if (const auto share = batch.sequence_columns.find(grpo_column::kShare); share != batch.sequence_columns.end())
     t.share_S = share->second;
   t.group_S = at::tensor(batch.groups, at::kLong).to(device);
@@ -311,8 +316,11 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
     if (o_.use_unbiased_kl) kl_N = kl_N * t.log_ratio().exp();
     if (!o_.kl_rewarded()) loss_N = loss_N + o_.beta * kl_N;
   }
-  if (grpo_column::is_in(batch, grpo_column::kTeacher))
-    out.metrics["teacher_kl"] = mean_of(t.old_N - of_tokens(batch.token_columns.at(grpo_column::kTeacher)));
+  if (grpo_column::is_in(batch, grpo_column::kTeacher)) {
+    const at::Tensor teacher_N = of_tokens(batch.token_columns.at(grpo_column::kTeacher));
+    out.metrics["teacher_kl"] = mean_of(t.old_N - teacher_N);
+    if (o_.gates()) loss_N = loss_N + o_.sdar_loss_coef * gated_distance(t.logprob_N, teacher_N, o_.sdar_gate_beta);
+  }
   if (grpo_column::is_in(batch, grpo_column::kEngine) && !learns_from_sampler()) {
     const at::Tensor engine_N = of_tokens(batch.token_columns.at(grpo_column::kEngine));
     const auto mismatch = mismatch_metrics(t, engine_N);

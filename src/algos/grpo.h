@@ -74,7 +74,8 @@ class Grpo final : public Algorithm, public LearnsShownRows {
   uint64_t seed_ = 42;
   c10::Device device_ = c10::Device(c10::kCPU);
   ExpertReplay replay_;
-  bool shares_ = false;  // what the answers of a group begin with is computed once
+  double rlsd_lambda_ = 0;  // of this round
+  bool shares_ = false;     // what the answers of a group begin with is computed once
   std::filesystem::path output_dir_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<AnswerRounds> rounds_;

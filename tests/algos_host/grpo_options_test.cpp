@@ -116,5 +116,31 @@ TEST(GrpoOptions, HaveDefaultsThatFollowTheEstimator) {
   EXPECT_EQ(o.upper_epsilon(), 5);
 }
 
+TEST(GrpoOptions, WhatATeacherSays) {
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.advantage_reweight = "rlsd"; }), "--teacher_model DIR"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.sdar_loss_coef = 0.1; }), "--teacher_model DIR"));
+  const auto taught = [&](auto&& more) {
+    return refusal([&](auto& o, auto&) {
+      o.teacher_model = "teacher";
+      more(o);
+    });
+  };
+  EXPECT_EQ(taught([](auto& o) { o.advantage_reweight = "rlsd"; }), "");
+  EXPECT_EQ(taught([](auto& o) { o.sdar_loss_coef = 0.1; }), "");
+  EXPECT_TRUE(says(taught([](auto& o) { o.advantage_reweight = "rlsd", o.sdar_loss_coef = 0.1; }), "give one of them"));
+  EXPECT_TRUE(says(taught([](auto& o) { o.advantage_reweight = "rlsd", o.reward_funcs = {}; }), "needs rewards"));
+  EXPECT_TRUE(says(taught([](auto& o) { o.advantage_reweight = "rlsd", o.loss_type = "fipo"; }), "--loss_type fipo"));
+}
+
+TEST(GrpoOptions, RlsdRisesStaysAndFalls) {
+  TeacherSayOptions o;
+  o.rlsd_lambda = 0.8;
+  EXPECT_DOUBLE_EQ(o.rlsd_lambda_at(1000), 0.8);
+  o.rlsd_lambda_warmup_steps = 4, o.rlsd_lambda_decay_steps = 8;
+  for (const auto& [step, value] : {std::pair{0, 0.0}, {1, 0.2}, {4, 0.8}, {6, 0.6}, {12, 0.0}, {50, 0.0}})
+    EXPECT_NEAR(o.rlsd_lambda_at(step), value, 1e-12) << step;
+}
+
 }  // namespace
 }  // namespace apus

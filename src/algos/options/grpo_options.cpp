@@ -131,6 +131,7 @@ void GrpoOptions::loss_fields(OptionTable& v) {
   v("teacher_kl_coef", teacher_kl_coef, "a factor for what the teacher adds to a token's advantage")
       .at_least(0)
       .noted();
+  TeacherSayOptions::fields(v);
   v.no_effect({"teacher_model_type", "teacher_deepspeed"}, "a checkpoint's config.json says what it is");
   v.no_effect({"offload_teacher_model"},
               "a teacher is never changed: on a processor its weights stay in the mapped file");
@@ -181,8 +182,6 @@ void GrpoOptions::loss_fields(OptionTable& v) {
 void GrpoOptions::other_fields(OptionTable& v) {
   v.refuse({"sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha"},
            "the reference stays as it is; a later run may begin from this one's checkpoint with --ref_model");
-  v.refuse({"advantage_reweight", "rlsd_lambda", "sdar_loss_coef", "sdar_gate_beta"},
-           "what a teacher says is added to the advantage: --teacher_model and --teacher_kl_coef");
 }
 
 std::vector<OtherModel> GrpoOptions::other_models() {
@@ -230,6 +229,12 @@ void GrpoOptions::check() const {
   require(num_generations > 1 || estimator_named(advantage_estimator).takes_one_answer, Fault::Usage,
           "--advantage_estimator ", advantage_estimator,
           " compares answers, and --num_generations 1 gives none to compare with");
+  TeacherSayOptions::check(teacher_model.has_value(),
+                           brings_rows() || !reward_funcs.empty() || !reward_model.empty() || several_turns());
+  require(!reweights() || (loss_type != "real" && loss_type != "fipo" && !off_policy_sequence_mask_delta), Fault::Usage,
+          "--advantage_reweight rlsd gives tokens of an answer advantages of their own, and ",
+          off_policy_sequence_mask_delta ? "--off_policy_sequence_mask_delta" : "--loss_type " + loss_type,
+          " looks at one of the whole answer: leave one of them out");
   require(teacher_adapters.size() <= (teacher_model ? 1u : 0u), Fault::Usage,
           "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
   require(!(brings_rows() && deterministic_rollout), Fault::Usage,

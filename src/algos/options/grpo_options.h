@@ -8,6 +8,7 @@
 
 #include "algos/options/chord_options.h"
 #include "algos/options/router_replay_options.h"
+#include "algos/options/teacher_say_options.h"
 #include "base/options.h"
 #include "environment/environment_options.h"
 #include "reward/reward_options.h"
@@ -17,7 +18,12 @@
 
 namespace apus {
 
-struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, ChordOptions, RouterReplayOptions {
+struct GrpoOptions : RewardOptions,
+                     EnvironmentOptions,
+                     RolloutServerOptions,
+                     ChordOptions,
+                     RouterReplayOptions,
+                     TeacherSayOptions {
   int64_t num_generations = 8;
   std::optional<int64_t> num_generations_eval;
   std::optional<int64_t> steps_per_generation, generation_batch_size;
