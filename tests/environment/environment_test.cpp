@@ -207,7 +207,7 @@ held = []
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["op"] == "close": continue
-    reply = json.dumps({"id": asked["id"], "observation": "on", "done": asked.get("completion") == "end"})
+    reply = json.dumps({"id": asked["id"], "observation": str(len(held)), "done": asked.get("completion") == "end"})
     if asked.get("completion") == "wait": held.append(reply)
     else: print(reply, flush=True)
     if asked.get("completion") == "end":
@@ -216,8 +216,13 @@ for line in sys.stdin:
                   row);
   auto waits = std::async(std::launch::async, [&] { return slow.says("wait"); });
   slow.environment->reset({{.episode = 6, .row = &row}});
-  for (const char* text : {"a", "b", "end"}) slow.environment->step({{.episode = 6, .text = text, .tokens = {1}}});
-  EXPECT_EQ(waits.get().messages, user_says("on"));
+  const auto says = [&](const char* text) {
+    return slow.environment->step({{.episode = 6, .text = text, .tokens = {1}}}).at(0).messages;
+  };
+  while (says("is it waiting?") != user_says("1")) continue;
+  EXPECT_EQ(says("and now?"), user_says("1"));
+  says("end");
+  EXPECT_EQ(waits.get().messages, user_says("0"));
 }
 
 TEST_F(EnvironmentProgram, ThatFailsIsNamed) {
