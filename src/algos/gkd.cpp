@@ -13,6 +13,7 @@
 #include "algos/pairs.h"
 #include "algos/row_sharers.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/random.h"
 #include "data/encode/id_rows.h"
 #include "models/layer_runner.h"
@@ -25,6 +26,7 @@ namespace {
 constexpr const char* kTold = "told";  // of each sequence: the number of the batch that the teacher reads instead
 // What a server says of each token with a label: ids and log-probabilities of the likeliest ones, [N, k].
 constexpr const char *kLikelyIds = "likely_ids", *kLikelyLogprobs = "likely_logprobs";
+constexpr const char* kServer = "server";  // of each sequence, of several: which teaches it
 constexpr int64_t kServerSeconds = 600;
 constexpr const char* kRolled = "rolled";  // of each sequence: 1 where its answer was rolled out
 
@@ -91,14 +93,19 @@ void Gkd::begin(const RunSetting& setting) {
     rounds_ = std::make_unique<AnswerRounds>(std::move(of_round), setting);
   }
   if (o_.teacher_model_server) {
-    server_ = std::make_unique<TeacherServer>(*o_.teacher_model_server, kServerSeconds);
-    log_info("teacher: ", server_->model(), " at ", *o_.teacher_model_server);
+    for (const TeacherPlace& place : o_.teacher_places()) {
+      for (const std::string& tag : place.tags) taught_by_[tag] = servers_.size();
+      servers_.emplace_back(place.url, kServerSeconds);
+      log_info("teacher: ", servers_.back().model(), " at ", place.url,
+               place.tags.empty() ? "" : " of the rows of " + join(place.tags, ", "));
+    }
   }
 }
 
 std::vector<Sample> Gkd::encode(const Row& row, const Encoder& encoder) const {
   Samples out = encoder.encode(row);
   if (rounds_) out.at(0).row = rounds_->question(row, encoder).row;  // all columns, for the environment
+  if (servers_.size() > 1) out.at(0).columns[kServer] = static_cast<float>(server_of(row));
   const auto told = row.value.find("teacher_prompt");
   if (told == row.value.end() || told->is_null()) return out;
   if (!told->is_string() || has_ids(row, ""))
@@ -110,6 +117,21 @@ std::vector<Sample> Gkd::encode(const Row& row, const Encoder& encoder) const {
   other.grouped = true;
   out.push_back(std::move(other));
   return out;
+}
+
+// By its tag: a column's text, or the file that it is of.
+size_t Gkd::server_of(const Row& row) const {
+  const auto column = row.value.find(o_.teacher_tag_key);
+  const bool named = column != row.value.end() && column->is_string();
+  if (!named && (o_.teacher_tag_key != "dataset" || !row.origin.file))
+    throw RowError(row.origin, o_.teacher_tag_key, "says which of the servers teaches a row, and this one has none");
+  const std::string tag = named ? column->get<std::string>() : *row.origin.file;
+  for (const auto& [known, server] : taught_by_)
+    if (tag == known || (!named && std::filesystem::path(tag) == std::filesystem::absolute(known))) return server;
+  std::vector<std::string> tags;
+  for (const auto& [known, server] : taught_by_) tags.push_back(known);
+  throw RowError(row.origin, o_.teacher_tag_key,
+                 str("no server of --teacher_model_server has the tag '", tag, "'; they have ", join(tags)));
 }
 
 Reference Gkd::teacher(const Actors& actors) const {
@@ -158,7 +180,7 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
         at::full({static_cast<int64_t>(mine.size())}, static_cast<double>(told_.size()), at::kFloat);
     told_.push_back(collate(theirs).to(device_));
   }
-  if (server_) ask_server(update);
+  if (!servers_.empty()) ask_servers(update);
   return {std::move(update)};
 }
 
@@ -170,11 +192,26 @@ const Batch& Gkd::read_by_teacher(const Batch& batch) const {
   return number < told_.size() ? told_[number] : batch;
 }
 
-// About all batches at once: a server does several texts together.
-void Gkd::ask_server(Update& update) const {
+// Each server all of its texts at once: it does several together.
+std::vector<std::vector<LikelyTokens>> Gkd::likeliest(const std::vector<TeacherServer::Text>& texts,
+                                                      const std::vector<size_t>& server_of) const {
+  std::vector<std::vector<LikelyTokens>> out(texts.size());
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    std::vector<size_t> place;
+    std::vector<TeacherServer::Text> own;
+    for (size_t i = 0; i < texts.size(); ++i)
+      if (server_of[i] == server) place.push_back(i), own.push_back(texts[i]);
+    if (own.empty()) continue;
+    auto said = servers_[server].likeliest(own, *o_.gkd_logits_topk);
+    for (size_t i = 0; i < place.size(); ++i) out[place[i]] = std::move(said[i]);
+  }
+  return out;
+}
+
+void Gkd::ask_servers(Update& update) const {
   const int64_t k = *o_.gkd_logits_topk;
   std::vector<TeacherServer::Text> texts;
-  std::vector<size_t> of_batch;  // texts
+  std::vector<size_t> of_batch, server_of;  // texts of a batch; whose a text is
   for (const Batch& batch : update) {
     const Batch& read = read_by_teacher(batch);
     require(read.media.empty(), Fault::Usage,
@@ -182,7 +219,11 @@ void Gkd::ask_server(Update& update) const {
             "--teacher_model, a teacher in this process");
     const at::Tensor id_T = read.id_T.to(at::kCPU), label_T = read.label_T.to(at::kCPU);
     const auto *ids = id_T.data_ptr<int64_t>(), *labels = label_T.data_ptr<int64_t>();
-    for (const int32_t length : read.step.length_q) {
+    const auto servers = batch.sequence_columns.find(kServer);
+    for (size_t s = 0; s < read.step.length_q.size(); ++s) {
+      const int32_t length = read.step.length_q[s];
+      const bool told = servers != batch.sequence_columns.end();
+      server_of.push_back(told ? static_cast<size_t>(servers->second[static_cast<int64_t>(s)].item<float>()) : 0);
       TeacherServer::Text& text = texts.emplace_back();
       text.ids.assign(ids, ids + length);
       for (int32_t t = 0; t < length; ++t)
@@ -191,7 +232,7 @@ void Gkd::ask_server(Update& update) const {
     }
     of_batch.push_back(read.step.length_q.size());
   }
-  const auto said = server_->likeliest(texts, k);
+  const auto said = likeliest(texts, server_of);
   auto next = said.begin();
   for (size_t b = 0; b < update.size(); ++b) {
     std::vector<int64_t> ids;
@@ -284,11 +325,14 @@ void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bo
         }
       }
       const bool grouped = sample.grouped;
+      const auto server = sample.columns.find(kServer);
+      const std::optional<float> taught = server == sample.columns.end() ? std::nullopt : std::optional(server->second);
       Sample question = question_of(sample);
       if (!grouped && !said->prompt.empty())
         question.ids = said->prompt, question.media = media_before({.media = said->media}, said->prompt.size());
       sample = answered(std::move(question), said->ids, said->own, said->media, said->prompt.size());
       sample.grouped = grouped;
+      if (taught) sample.columns[kServer] = *taught;
     }
   }
   const auto noted = [](double sum, double count) {
@@ -306,9 +350,9 @@ Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const Batch& read = read_by_teacher(batch);
   // The teacher's pass comes before the model's, whose results stay.
   const std::optional<ops::HeadFactors> lesson =
-      server_ ? std::nullopt : std::optional(teacher(actors).head_factors(read));
+      !servers_.empty() ? std::nullopt : std::optional(teacher(actors).head_factors(read));
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const bool nothing_told = server_ && batch.own.count(kLikelyIds) == 0;  // no batch of this rank's rows
+  const bool nothing_told = !servers_.empty() && batch.own.count(kLikelyIds) == 0;  // no batch of this rank's rows
   if (nothing_told) return {.sum = (hidden_TD * 0).sum(), .metrics = {}};
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
   const std::optional<ops::WordShare> words = word_share(actors.policy);

@@ -42,7 +42,10 @@ class Gkd final : public Algorithm {
   std::optional<ops::WordShare> teacher_words(const Actors& actors) const;
   bool asks_policy(int64_t step) const;
   void answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy);
-  void ask_server(Update& update) const;
+  size_t server_of(const Row& row) const;
+  void ask_servers(Update& update) const;
+  std::vector<std::vector<LikelyTokens>> likeliest(const std::vector<TeacherServer::Text>& texts,
+                                                   const std::vector<size_t>& server_of) const;
   const Batch& read_by_teacher(const Batch& batch) const;
 
   const GkdOptions o_;
@@ -52,9 +55,10 @@ class Gkd final : public Algorithm {
   c10::Device device_ = c10::Device(c10::kCPU);
   uint64_t seed_ = 42;
   int64_t rank_ = 0, ranks_ = 1;
-  std::unique_ptr<Rollout> lecturer_;      // of a teacher that answers
-  std::unique_ptr<AnswerRounds> rounds_;   // of answers in several turns; null: of one turn
-  std::unique_ptr<TeacherServer> server_;  // null: the teacher is in this process
+  std::unique_ptr<Rollout> lecturer_;        // of a teacher that answers
+  std::unique_ptr<AnswerRounds> rounds_;     // of answers in several turns; null: of one turn
+  std::vector<TeacherServer> servers_;       // none: the teacher is in this process
+  std::map<std::string, size_t> taught_by_;  // tags, where there are several
   std::vector<Batch> told_;             // what the teacher reads instead of each batch of the collection, where it does
   std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out
 };

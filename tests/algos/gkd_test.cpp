@@ -138,6 +138,58 @@ TEST(Gkd, ATeacherBehindAServerTeachesTheSame) {
   test::expect_says(test::refusal(Fault::Io, [&] { d.step(more, {{d.rows()[0]}}); }), "10 were asked for");
 }
 
+TEST(Gkd, EachRowAsksItsOwnTeacher) {
+  Distilled d;
+  std::mutex mutex;
+  std::set<std::vector<int64_t>> asked[2];
+  const auto answers = [&](size_t server) {
+    return [&, server](const Json& body) -> std::pair<int, std::string> {
+      if (body.is_null()) return {200, R"({"data": [{"id": "wise"}]})"};
+      const std::lock_guard lock(mutex);
+      const auto ids = body.at("prompt").get<std::vector<int64_t>>();
+      asked[server].insert(ids);
+      return {200, Json{{"choices", {{{"prompt_logprobs", prompt_logprobs(*d.teacher, ids, 7)}}}}}.dump()};
+    };
+  };
+  const test::JsonServer first(answers(0)), second(answers(1));
+  GkdOptions here = off_policy(0.5), there = here;
+  here.gkd_logits_topk = there.gkd_logits_topk = 7;
+  there.teacher_model.reset();
+  there.teacher_model_server =
+      str(R"([{"url": ")", first.url(), R"(", "tags": ["a"]}, {"url": ")", second.url(), R"(", "tags": ["b", "c"]}])");
+  there.check();
+  Samples rows = d.rows();
+  ASSERT_GT(rows.size(), 2u);
+  std::set<std::vector<int64_t>> wanted[2];
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].columns["server"] = i % 2 ? 1 : 0;
+    wanted[i % 2].insert({rows[i].ids.begin(), rows[i].ids.end()});
+  }
+  const test::Step1 same = d.step(here, {d.rows()}), got = d.step(there, {rows});
+  EXPECT_NEAR(got.loss, same.loss, 1e-5);
+  EXPECT_LT(test::distance(same, got), 1e-4);
+  EXPECT_EQ(asked[0], wanted[0]);
+  EXPECT_EQ(asked[1], wanted[1]);
+}
+
+TEST(GkdOptions, TellWhatSeveralTeachersNeed) {
+  const auto refused = [](const char* servers) {
+    GkdOptions o;
+    o.gkd_logits_topk = 5, o.teacher_model_server = servers;
+    return test::refusal(Fault::Usage, [&] { o.check(); });
+  };
+  test::expect_says(refused("[]"), "names no server");
+  test::expect_says(refused(R"([{"tags": ["a"]}])"), "has no url");
+  test::expect_says(refused(R"([{"url": "http://a", "tags": ["a"]}, {"url": "http://b"}])"), "http://b has none");
+  test::expect_says(refused(R"([{"url": "http://a", "tags": ["a"]}, {"url": "http://b", "tags": ["a"]}])"),
+                    "'a' is there twice");
+  test::expect_says(refused(R"([{"url": "b:1", "tags": ["a"]}])"), "no address of a server");
+  GkdOptions o;
+  o.teacher_model_server = R"([{"url": "http://a", "tags": ["x", "y"]}, {"url": "http://b", "tags": ["z"]}])";
+  EXPECT_EQ(o.teacher_places().at(0).tags, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(o.teacher_places().at(1).url, "http://b");
+}
+
 TEST(GkdOptions, TellWhatATeacherBehindAServerNeeds) {
   GkdOptions o;
   o.teacher_model_server = "http://127.0.0.1:1/v1";

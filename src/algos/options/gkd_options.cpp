@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/options/gkd_options.h"
 
+#include <set>
+
 #include "base/error.h"
+#include "base/json.h"
 #include "environment/plugin.h"
 
 namespace apus {
@@ -18,10 +21,13 @@ void GkdOptions::fields(OptionTable& v) {
               "a teacher is never changed: on a processor its weights stay in the mapped file");
   v.refuse({"teacher_model_revision"}, "--teacher_model takes a folder: download that revision first");
   v("teacher_model_server", teacher_model_server,
-    "a server that is the teacher: http://HOST:PORT/v1 with vLLM's prompt_logprobs, as apus deploy; with "
-    "gkd_logits_topk")
+    "a server that is the teacher: http://HOST:PORT/v1 with vLLM's prompt_logprobs, as apus deploy; or several, each "
+    "of "
+    "some rows: '[{\"url\": \"http://...\", \"tags\": [\"math.jsonl\"]}, ...]'; with gkd_logits_topk")
       .noted();
-  v.refuse({"teacher_tag_key"}, "one teacher teaches all rows");
+  v("teacher_tag_key", teacher_tag_key,
+    "the column that says which of several servers teaches a row; dataset: its file, as --dataset names it")
+      .noted();
   v.group("Loss");
   v("lmbda", lmbda, "share of the updates that learn from answers of the model itself instead of the rows'")
       .common()
@@ -58,6 +64,37 @@ std::vector<OtherModel> GkdOptions::other_models() {
            .adapter = teacher_adapters.empty() ? "" : teacher_adapters[0]}};
 }
 
+std::vector<TeacherPlace> GkdOptions::teacher_places() const {
+  if (!teacher_model_server) return {};
+  if (teacher_model_server->rfind('[', 0) != 0) return {{*teacher_model_server, {}}};
+  constexpr const char* kForm = "--teacher_model_server is an address, or [{\"url\": ..., \"tags\": [...]}, ...]";
+  std::vector<TeacherPlace> out;
+  for (const Json& one : parse_json(*teacher_model_server, "--teacher_model_server", Fault::Usage)) {
+    require(one.is_object() && one.contains("url") && one["url"].is_string(), Fault::Usage, kForm,
+            ", and one has no url");
+    TeacherPlace& place = out.emplace_back(TeacherPlace{one["url"].get<std::string>(), {}});
+    for (const Json& tag : one.value("tags", Json::array())) {
+      require(tag.is_string(), Fault::Usage, kForm, ", and a tag of ", place.url, " is no text");
+      place.tags.push_back(tag.get<std::string>());
+    }
+  }
+  return out;
+}
+
+void GkdOptions::check_places() const {
+  const std::vector<TeacherPlace> places = teacher_places();
+  require(!places.empty(), Fault::Usage, "--teacher_model_server names no server");
+  std::set<std::string> known;
+  for (const TeacherPlace& place : places) {
+    require(place.url.rfind("http", 0) == 0, Fault::Usage, "--teacher_model_server '", place.url,
+            "' is no address of a server: http://HOST:PORT/v1");
+    require(places.size() == 1 || !place.tags.empty(), Fault::Usage,
+            "of several servers each has tags, which say whose ", "teacher it is, and ", place.url, " has none");
+    for (const std::string& tag : place.tags)
+      require(known.insert(tag).second, Fault::Usage, "--teacher_model_server: the tag '", tag, "' is there twice");
+  }
+}
+
 void GkdOptions::check() const {
   RolloutServerOptions::check();
   EnvironmentOptions::check();
@@ -76,8 +113,7 @@ void GkdOptions::check() const {
   if (teacher_model_server) {
     require(!teacher_model, Fault::Usage,
             "--teacher_model is a teacher in this process and --teacher_model_server one elsewhere: give one of them");
-    require(teacher_model_server->rfind("http", 0) == 0, Fault::Usage, "--teacher_model_server '",
-            *teacher_model_server, "' is no address of one server: http://HOST:PORT/v1");
+    check_places();
     require(gkd_logits_topk.has_value(), Fault::Usage,
             "--teacher_model_server tells of the likeliest tokens alone: give --gkd_logits_topk, how many");
   }
