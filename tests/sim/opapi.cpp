@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libopapi.so without operators: what matters of it is which functions it has. APUS_SIM_OLD_OPAPI is that of an older
-// CANN: no gradients of the permutation of tokens, no grouped products with their list on the device, none with quantised weights.
+// CANN: no gradients of the permutation of tokens, no grouped products with their list on the device, none with
+// quantised weights.
 extern "C" {
 int aclnnRmsNorm() { return 0; }
 int aclnnRmsNormGrad() { return 0; }
