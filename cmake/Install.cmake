@@ -10,10 +10,10 @@ if(APUS_HAS_AV)
 endif()
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/apus)
 
-# What shells and man(1) read, written by the program itself where it runs on the machine that builds it.
-if(NOT CMAKE_CROSSCOMPILING)
+# What shells and man(1) read, written by the program itself, which an emulator runs where it is of another processor.
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
   install(CODE "
-    set(apus $<TARGET_FILE:apus>)
+    set(apus ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:apus>)
     foreach(page IN ITEMS \"completion bash:share/bash-completion/completions/apus\"
                           \"completion zsh:share/zsh/site-functions/_apus\"
                           \"completion fish:share/fish/vendor_completions.d/apus.fish\"

@@ -2,7 +2,6 @@
 #include "algos/chord.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/tensor.h>
 
 #include "base/error.h"
@@ -66,8 +65,8 @@ Loss Chord::loss(Actors& actors, Batch& batch, const Forward& forward) const {
       ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, 1, false).logprob_T;
   Loss out{.sum = (logprob_T * 0).sum(), .metrics = {}};
   if (batch.trained == 0) return out;
-  const at::Tensor loss_N = shown_token_losses(logprob_T.index_select(0, at::nonzero(batch.label_T.ge(0)).squeeze(1)),
-                                               o_.chord_enable_phi_function);
+  const at::Tensor loss_N =
+      shown_token_losses(logprob_T.index_select(0, ops::labelled_rows(batch.label_T)), o_.chord_enable_phi_function);
   out.sum = (loss_N * batch.own.at(kShown).item<double>()).sum();
   out.metrics["chord_sft_loss"] = {loss_N.detach().sum(), at::tensor(static_cast<double>(batch.trained), at::kFloat)};
   return out;

@@ -3,7 +3,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -187,7 +186,7 @@ PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) co
   const at::Device device = batch.label_T.device();
   const std::vector<int64_t> lengths(batch.step.length_q.begin(), batch.step.length_q.end());
   const at::Tensor sequence_T = at::repeat_interleave(at::tensor(lengths, at::kLong)).to(device);
-  const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+  const at::Tensor index_N = ops::labelled_rows(batch.label_T);
   PolicyTokens t;
   t.sequences = static_cast<int64_t>(lengths.size());
   t.sequence_N = sequence_T.index_select(0, index_N);
@@ -258,7 +257,7 @@ void Grpo::mark_tokens(Actors& actors, Update& batches, const RankSum& over_rank
     const ops::HeadLogprob head =
         label_head(actors.policy, Reference::of(actors.policy).head_factors(with_experts(batch)), batch.label_T,
                    batch.step, temperature_, o_.top_entropy_quantile < 1);
-    const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+    const at::Tensor index_N = ops::labelled_rows(batch.label_T);
     PolicyTokens t = tokens_of(batch, head.logprob_T);
     for (at::Tensor* x : {&t.logprob_N, &t.old_N, &t.advantage_N, &t.sequence_N}) *x = x->to(at::kCPU);
     of.push_back(&batch), index_of.push_back(index_N.to(at::kCPU));
@@ -298,7 +297,7 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
       batch.sequence_columns.count(grpo_column::kAdvantage) > 0;  // else only the passes of others are made
   if (batch.trained == 0 || !collected) return out;
   PolicyTokens t = tokens_of(batch, head.logprob_T);
-  const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+  const at::Tensor index_N = ops::labelled_rows(batch.label_T);
   const auto of_tokens = [&](const at::Tensor& x_T) { return x_T.index_select(0, index_N); };
   const auto column = [&](const char* name) {
     return grpo_column::is_in(batch, name) ? of_tokens(batch.token_columns.at(name)) : at::Tensor();

@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
@@ -282,8 +281,7 @@ at::Tensor Ppo::critic_loss(Actors& actors, const Batch& batch, const Forward& f
 Loss Ppo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   Loss out{.sum = {}, .metrics = std::exchange(noted_, {})};
   const bool collected = batch.token_columns.count(kGain) > 0;
-  const at::Tensor index_N =
-      collected ? at::nonzero(batch.label_T.ge(0)).squeeze(1) : at::empty({0}, batch.label_T.options());
+  const at::Tensor index_N = collected ? ops::labelled_rows(batch.label_T) : at::empty({0}, batch.label_T.options());
   out.sum = critic_loss(actors, batch, forward, index_N, out);
   // The policy is left out of a warm-up altogether: without gradients it is not even decayed.
   if (!warms_up_) out.sum = out.sum + policy_loss(actors, batch, forward, index_N, out);

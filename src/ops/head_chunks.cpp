@@ -16,8 +16,6 @@
 
 namespace apus::ops {
 
-namespace {
-// Where labels are, on their device.
 at::Tensor labelled_rows(const at::Tensor& label_T) {
   const HostNumbers known = label_T.is_cpu() ? nullptr : known_on_host(label_T);
   if (!known) return at::nonzero(label_T >= 0).squeeze(1);
@@ -26,7 +24,6 @@ at::Tensor labelled_rows(const at::Tensor& label_T) {
     if ((*known)[t] >= 0) rows.push_back(static_cast<int64_t>(t));
   return uploaded(at::tensor(rows, at::kLong), label_T.device());
 }
-}  // namespace
 
 LabelledTokens::LabelledTokens(const at::Tensor& hidden_TD, const OptionalTensor& low_TR, const at::Tensor& label_T)
     : hidden(hidden_TD), low(or_undefined(low_TR)), label(label_T.to(at::kLong)), total_(label_T.numel()) {

@@ -108,6 +108,9 @@ struct HeadFactors {
 // x, or where softcap is above 0, softcap * tanh(x / softcap), computed in at least f32 and given in x's type.
 at::Tensor softcapped(const at::Tensor& x, double softcap);
 
+// Where labels are (>= 0), in order: int64, on their device. The host does not wait for it where it knows the labels.
+at::Tensor labelled_rows(const at::Tensor& label_T);
+
 // Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32)
 // multiplies each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in all factors; its gradient is
 // computed in the forward pass, chunk by chunk, where the logits are at hand (skipped when nothing needs it).
