@@ -57,8 +57,9 @@ void Trainer::trace(bool ends) {
            table_text(rows, [](const std::string&, const std::string& cell, bool) { return cell; }));
 }
 
-// Adds what every line ends with, and hands it to the log and the history.
-void Trainer::report(Json values) {
+// Adds what every line ends with, and hands it to the log and the history, which knows no times: a resumed run has the
+// same.
+void Trainer::report(Json values, const Json& times) {
   if (!p_.log) return;
   const double seconds = watch_.seconds();
   const auto done = static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
@@ -73,6 +74,7 @@ void Trainer::report(Json values) {
       rounded(static_cast<double>(kind_of(p_.device).memory(std::max<int>(0, p_.device.index())).peak) / (1 << 30), 2);
   values["memory(GiB)"] = result_.memory;
   values["train_speed(s/it)"] = rounded(seconds / done, 6);
+  values.update(times);
   p_.log->log(step_, values);
 }
 
@@ -103,10 +105,9 @@ void Trainer::log_training() {
   line["learning_rate"] = last_lr_;
   line.update(ratios);
   if (p_.data_ranks.size() > 1) line.update(straggler());
-  line.update(throughput());
   progress_->note(str("loss ", rounded(line["loss"].get<double>(), 4)));
   loss_since_log_ = 0, logged_steps_ = 0;
-  report(line);
+  report(line, throughput());
   for (const std::string& sign : signs_.see(line))
     if (p_.log) log_warning("step ", step_, ": ", sign);
 }

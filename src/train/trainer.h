@@ -187,7 +187,7 @@ class Trainer {
   Json log_window();
   RunState state() const;
   Json trainer_json() const;
-  void report(Json values);
+  void report(Json values, const Json& times = Json::object());
   void trace(bool ends);  // --profile: begins and ends between steps
   // saving.cpp: checkpoints
   struct Writing {
