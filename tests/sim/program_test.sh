@@ -50,11 +50,13 @@ waits)  # in a step of training the host waits for the device twice (its loss, t
   model bfloat16 && rows
   export LD_LIBRARY_PATH=$self_built
   waited() { awk '{ sum += $2 } END { print sum + 0 }' "$work/$1"; }  # in a longer run more than in a shorter one
+  head -n 1 "$work/rows.jsonl" >"$work/one.jsonl"  # several may come in one step or in two
   for steps in 4 12; do
     APUS_SIM_WAITS="$work/sft$steps" "$apus" sft --model "$work/model" --device npu --dataset "$work/rows.jsonl" --output_dir "$work/out" --max_steps $steps \
       --gradient_accumulation_steps 3 --per_device_train_batch_size 1 --add_version false --save_strategy no --logging_steps 100 \
       --split_dataset_ratio 0 2>"$work/said" || { cat "$work/said" >&2; fail "sft"; }
-    APUS_SIM_WAITS="$work/infer$steps" infer npu npu --max_new_tokens $((4 * steps)) --temperature 0.7 --top_p 0.9
+    APUS_SIM_WAITS="$work/infer$steps" infer npu npu --max_new_tokens $((4 * steps)) --temperature 0.7 --top_p 0.9 \
+      --val_dataset "$work/one.jsonl"
   done
   more=$(($(waited sft12) - $(waited sft4)))
   [ $more = 16 ] || { cat "$work/sft12" >&2; fail "8 steps of training waited $more times, not 16"; }
