@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "tensor/host_copy.h"
 #include "tensor/upload.h"
 
 namespace apus {
@@ -117,11 +116,8 @@ StepBuilder::Built StepBuilder::build(StepNumbers& n, KvCache& cache) {
   step.cache = &cache;
   at::Tensor id_T = seen(n.id, at::kLong);
   if (cache.spec().seats > 0) step.seat = seen(n.seat, at::kLong);
-  const at::Tensor host[] = {step.slot, step.cu_q, step.cu_k};
-  move_together({&id_T, &step.slot, &step.cu_q, &step.cu_k, &step.block_table, &step.seat}, device_);
-  if (!device_.is_cpu())
-    for (const auto& [there, here] : {std::pair{&step.slot, &host[0]}, {&step.cu_q, &host[1]}, {&step.cu_k, &host[2]}})
-      know_on_host(*there, *here);
+  move_together({&id_T, &step.slot, &step.cu_q, &step.cu_k, &step.block_table, &step.seat}, device_,
+                {&step.slot, &step.cu_q, &step.cu_k});
   if (cache.spec().seats > 0) begin_states(n, cache);
   if (n.routed) set_routes(step, n.routes, device_);
   return {Inputs(std::move(id_T)), std::move(step)};

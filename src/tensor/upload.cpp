@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "tensor/host_copy.h"
+
 namespace apus {
 
 namespace {
@@ -41,7 +43,8 @@ at::Tensor uploaded(const at::Tensor& host, at::Device device) {
   return staged.to(device, host.scalar_type(), /*non_blocking=*/true);
 }
 
-void move_together(const std::vector<at::Tensor*>& tensors, at::Device device) {
+namespace {
+void move(const std::vector<at::Tensor*>& tensors, at::Device device) {
   std::vector<at::Tensor*> moved;
   int64_t bytes = 0;
   for (at::Tensor* t : tensors)
@@ -66,6 +69,15 @@ void move_together(const std::vector<at::Tensor*>& tensors, at::Device device) {
     begin += room(*t);
     *t = part(there, offset, t->numel(), t->scalar_type()).view(t->sizes());
   }
+}
+}  // namespace
+
+void move_together(const std::vector<at::Tensor*>& tensors, at::Device device, const std::vector<at::Tensor*>& known) {
+  std::vector<at::Tensor> before;
+  for (const at::Tensor* t : known) before.push_back(*t);
+  move(tensors, device);
+  for (size_t i = 0; i < known.size(); ++i)
+    if (before[i].defined() && before[i].is_cpu() && !device.is_cpu()) know_on_host(*known[i], before[i]);
 }
 
 }  // namespace apus

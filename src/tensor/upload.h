@@ -20,6 +20,8 @@ at::Tensor uploaded(const at::Tensor& host, at::Device device);
 
 // Defined tensors are replaced by such on the device, which lie in one piece of memory there. Those that are there
 // already stay as they are.
-void move_together(const std::vector<at::Tensor*>& tensors, at::Device device);
+// Of `known` among them, whole numbers, the host remembers what they are (tensor/host_copy.h).
+void move_together(const std::vector<at::Tensor*>& tensors, at::Device device,
+                   const std::vector<at::Tensor*>& known = {});
 
 }  // namespace apus

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "tensor/host_copy.h"
 #include "tensor/upload.h"
 
 namespace apus {
@@ -19,11 +18,7 @@ Batch Batch::to(at::Device device) const {
                                &out.step.cu_q, &out.step.cu_k, &out.expert_TW};
   for (auto* columns : {&out.token_columns, &out.sequence_columns})
     for (auto& [name, values] : *columns) all.push_back(&values);
-  move_together(all, device);
-  if (!device.is_cpu())
-    for (const auto& [there, here] :
-         {std::pair{&out.step.cu_q, &step.cu_q}, {&out.step.cu_k, &step.cu_k}, {&out.label_T, &label_T}})
-      if (here->defined() && here->is_cpu()) know_on_host(*there, *here);
+  move_together(all, device, {&out.step.cu_q, &out.step.cu_k, &out.label_T});
   return out;
 }
 

@@ -21,9 +21,8 @@ void GkdOptions::fields(OptionTable& v) {
               "a teacher is never changed: on a processor its weights stay in the mapped file");
   v.refuse({"teacher_model_revision"}, "--teacher_model takes a folder: download that revision first");
   v("teacher_model_server", teacher_model_server,
-    "a server that is the teacher: http://HOST:PORT/v1 with vLLM's prompt_logprobs, as apus deploy; or several, each "
-    "of "
-    "some rows: '[{\"url\": \"http://...\", \"tags\": [\"math.jsonl\"]}, ...]'; with gkd_logits_topk")
+    "a server that is the teacher: http://HOST:PORT/v1 with vLLM's prompt_logprobs, as apus deploy; or several, "
+    "each of some rows: '[{\"url\": \"http://...\", \"tags\": [\"math.jsonl\"]}, ...]'; with gkd_logits_topk")
       .noted();
   v("teacher_tag_key", teacher_tag_key,
     "the column that says which of several servers teaches a row; dataset: its file, as --dataset names it")

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers and tables whose weights are held as codes (ops/quantised.h), in the device's memory. The vendor's
 // product takes whole numbers of four and eight bits; other weights are made plain there, a part at a time.
-#include <ATen/OpaqueTensorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "devices/ascend/code_order.h"
 #include "devices/ascend/ops.h"
+#include "devices/code_tensor.h"
 #include "devices/vendor_op.h"
 #include "ops/op.h"
 #include "ops/quantised.h"
@@ -21,17 +21,10 @@ namespace apus::ascend {
 
 namespace {
 
-constexpr int64_t kPlainNumbers = int64_t{1}
-                                  << 24;  // that are made plain at a time: 64 MB, and three times while it is done
+// That are made plain at a time: 64 MB, and three times while it is done.
+constexpr int64_t kPlainNumbers = int64_t{1} << 24;
 
-// What stands for a weight: a tensor of its bytes that only the operators here understand.
-using CodesImpl = at::OpaqueTensorImpl<CodeOrder>;
-
-const CodeOrder& held_in(const at::Tensor& codes) {
-  auto* const impl = codes.has_storage() ? nullptr : dynamic_cast<CodesImpl*>(codes.unsafeGetTensorImpl());
-  require(impl, Fault::Bug, "these are no codes of a weight");
-  return impl->opaque_handle();
-}
+const CodeOrder& held_in(const at::Tensor& codes) { return codes_in<CodeOrder>(codes); }
 
 // Products see x as it is: rounded to eight bits the vendor multiplies weights of one scale a row alone.
 at::Tensor pack_codes(const at::Tensor& weight, bool) {
@@ -40,15 +33,15 @@ at::Tensor pack_codes(const at::Tensor& weight, bool) {
   CodeOrder order = CodeOrder::of(*matrix, weight.scalar_type());
   if (order.pieces.empty()) return at::empty({0}, at::kByte);
   order.move_to(weight.device());
-  const int64_t sizes[] = {order.bytes()};
-  return at::detail::make_tensor<CodesImpl>(
-      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, weight.device())),
-      caffe2::TypeMeta::Make<uint8_t>(), weight.device(), std::move(order), at::IntArrayRef(sizes));
+  const int64_t bytes = order.bytes();
+  return code_tensor(std::move(order), bytes, weight.device());
 }
+
+int64_t rows_at_once(const CodeOrder& held) { return std::max<int64_t>(32, kPlainNumbers / held.columns / 32 * 32); }
 
 // Rows of a piece, [count, columns].
 at::Tensor plain_part(const CodeOrder& held, const CodeOrder::Piece& piece, int64_t row, int64_t count) {
-  const int64_t step = std::max<int64_t>(32, kPlainNumbers / held.columns / 32 * 32);
+  const int64_t step = rows_at_once(held);
   std::vector<at::Tensor> parts;
   for (int64_t at = row; at < row + count; at += step)
     parts.push_back(held.plain(piece, at, std::min(step, row + count - at)).to(held.type));
@@ -97,7 +90,7 @@ at::Tensor multiplied(const CodeOrder& held, const CodeOrder::Piece& piece, cons
 
 at::Tensor made_plain(const CodeOrder& held, const CodeOrder::Piece& piece, const at::Tensor& x,
                       const at::Tensor& bias) {
-  const int64_t step = std::max<int64_t>(32, kPlainNumbers / held.columns / 32 * 32);
+  const int64_t step = rows_at_once(held);
   std::vector<at::Tensor> parts;
   for (int64_t row = 0; row < piece.rows; row += step) {
     const int64_t count = std::min(step, piece.rows - row);

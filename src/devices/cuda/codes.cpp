@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers and tables whose weights are held as codes (ops/quantised.h). Few rows are multiplied by the codes as
 // they are; for many the weight is made plain, a part at a time where it is large, and multiplied by cuBLAS.
-#include <ATen/OpaqueTensorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "devices/code_tensor.h"
 #include "devices/cuda/code_order.h"
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
@@ -25,7 +25,6 @@ namespace {
 constexpr int64_t kRowsOfProduct = 64;               // up to here codes are multiplied as they are
 constexpr int64_t kPlainBytes = int64_t{256} << 20;  // that are made plain at a time
 
-// What stands for a weight: a tensor of its bytes that only the operators here understand.
 struct HeldCodes {
   CodeOrder order;
   at::Tensor packed;
@@ -34,13 +33,8 @@ struct HeldCodes {
   KernelCodes kernel() const { return order.at(packed.data_ptr()); }
   int64_t columns() const { return order.columns; }
 };
-using CodesImpl = at::OpaqueTensorImpl<HeldCodes>;
 
-const HeldCodes& held_in(const at::Tensor& codes) {
-  auto* const impl = codes.has_storage() ? nullptr : dynamic_cast<CodesImpl*>(codes.unsafeGetTensorImpl());
-  require(impl, Fault::Bug, "these are no codes of a weight");
-  return impl->opaque_handle();
-}
+const HeldCodes& held_in(const at::Tensor& codes) { return codes_in<HeldCodes>(codes); }
 
 // Products are exact: there is nothing to gain from eight bits.
 at::Tensor pack_codes(const at::Tensor& weight, bool) {
@@ -52,11 +46,7 @@ at::Tensor pack_codes(const at::Tensor& weight, bool) {
   const at::Tensor host = at::empty({order->bytes}, at::kByte);
   order->pack(*matrix, host.data_ptr<uint8_t>(),
               [](int64_t count, const auto& f) { at::parallel_for(0, count, 1, f); });
-  const int64_t sizes[] = {order->bytes};
-  const c10::Device device = weight.device();
-  return at::detail::make_tensor<CodesImpl>(
-      c10::DispatchKeySet(c10::computeDispatchKey(at::kByte, kNone, device)), caffe2::TypeMeta::Make<uint8_t>(), device,
-      HeldCodes{*order, host.to(device), weight.scalar_type()}, at::IntArrayRef(sizes));
+  return code_tensor(HeldCodes{*order, host.to(weight.device()), weight.scalar_type()}, order->bytes, weight.device());
 }
 
 at::Tensor plain_of(const HeldCodes& held, int64_t row, int64_t count) {
