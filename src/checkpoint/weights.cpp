@@ -180,10 +180,9 @@ std::set<std::string> holding_layers(Model& model, const LoadOptions& options) {
   return names;
 }
 
-// Experts that are read alone: where products with codes are as fast as with plain numbers, which are multiplied for
-// all experts together.
+// Experts that are read alone: where products with codes are as fast as with plain numbers.
 bool may_hold_stack(const OnDisk& stack, const LoadOptions& options) {
-  if (!ops::multiplies_stacks(device_of(stack.name, options), options.dtype)) return false;
+  if (!ops::multiplies_codes(device_of(stack.name, options), options.dtype)) return false;
   if (!stack.packed) return options.quantised && !options.made_plain && !stack.param.pieces.empty();
   return options.answers_only && stack.tensors[1].shape[2] * 32 == stack.param.full[2];
 }
@@ -250,23 +249,6 @@ at::Tensor part_of(const at::Tensor& matrix, const quant::Cutout& mine) {
   return matrix.narrow(0, mine.row, mine.shape.rows).narrow(1, mine.column, mine.shape.columns);
 }
 
-// This rank's part of one of them, for products: quantised where it is.
-at::Tensor held_tensor(const OnDisk& from, size_t i, const quant::Cutout& mine, const TensorFolder& source,
-                       const LoadOptions& options) {
-  const std::string& layer = from.quantised_layer[i];
-  const c10::Device device = device_of(from.name, options);
-  if (layer.empty()) {
-    const at::Tensor part = part_of(plain_tensor(from, i, source, options), mine),
-                     plain = brought(part, device, options.dtype, /*own=*/true);
-    source.forget(from.tensors[i].name);
-    return plain;
-  }
-  const at::Tensor weight = ops::quantised_tensor(options.quantised->open(layer, matrix_shape(from.tensors[i]), mine),
-                                                  options.dtype, device, options.products);
-  if (!ops::matrix_of(weight)) options.quantised->forget(layer);  // the device keeps it otherwise
-  return weight;
-}
-
 // Of packed experts, whose files are two tensors.
 void require_whole_experts(const OnDisk& from) {
   const Param& p = from.param;
@@ -274,29 +256,41 @@ void require_whole_experts(const OnDisk& from) {
           ": packed experts are cut between experts only");
 }
 
-std::vector<at::Tensor> held_mxfp4(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+at::Tensor held_mxfp4(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
   require_whole_experts(from);
   const at::Tensor blocks = source.tensor(from.tensors[0].name), scales = source.tensor(from.tensors[1].name);
   const Range& own = from.param.part[0];
-  std::vector<at::Tensor> matrices;
-  for (int64_t e = own.begin; e < own.begin + own.size; ++e)
-    matrices.push_back(ops::quantised_tensor(mxfp4_matrix(blocks[e], scales[e]), options.dtype,
-                                             device_of(from.name, options), options.products));
+  const auto entry = [&](int64_t e) {
+    return ops::StackEntry{mxfp4_matrix(blocks[own.begin + e], scales[own.begin + e]), {}};
+  };
+  const at::Tensor weight = ops::quantised_stack(own.size, entry, from.param.local_shape(), options.dtype,
+                                                 device_of(from.name, options), options.products);
   for (const DiskShape& t : from.tensors) source.forget(t.name);
-  return matrices;
+  return weight;
 }
 
-// This rank's part of a parameter that is held quantised.
+// This rank's part of a parameter that is held quantised, but for single tensors that are plain.
 at::Tensor held_part(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
-  std::vector<at::Tensor> matrices;
-  if (from.packed) {
-    matrices = held_mxfp4(from, source, options);
-  } else {
-    const auto [first, end, mine] = own_of(from);
-    for (size_t i = first; i < end; ++i) matrices.push_back(held_tensor(from, i, mine, source, options));
-  }
-  if (from.param.full.size() == 2) return matrices[0];
-  return ops::quantised_stack(std::move(matrices), from.param.local_shape());
+  if (from.packed) return held_mxfp4(from, source, options);
+  const auto [first, end, mine] = own_of(from);
+  const c10::Device device = device_of(from.name, options);
+  const auto entry = [&, first = first, &mine = mine](int64_t at) -> ops::StackEntry {
+    const size_t i = first + static_cast<size_t>(at);
+    const std::string& layer = from.quantised_layer[i];
+    if (!layer.empty()) return {options.quantised->open(layer, matrix_shape(from.tensors[i]), mine), {}};
+    const at::Tensor part = part_of(plain_tensor(from, i, source, options), mine);
+    at::Tensor plain = brought(part, device, options.dtype, /*own=*/true);
+    source.forget(from.tensors[i].name);
+    return {nullptr, std::move(plain)};
+  };
+  const bool alone = from.param.full.size() == 2;
+  at::Tensor weight = alone ? ops::quantised_tensor(entry(0).matrix, options.dtype, device, options.products)
+                            : ops::quantised_stack(static_cast<int64_t>(end - first), entry, from.param.local_shape(),
+                                                   options.dtype, device, options.products);
+  for (size_t i = first; i < end; ++i)
+    if (!from.quantised_layer[i].empty() && !ops::in_its_format(weight, static_cast<int64_t>(i - first)))
+      options.quantised->forget(from.quantised_layer[i]);
+  return weight;
 }
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options, const MeshView* mesh) {

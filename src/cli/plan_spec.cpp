@@ -161,7 +161,7 @@ Json config_named(const std::string& model) {
 void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise) {
   const auto bits = quant::bits_of_weight(config, quantise);
   if (!bits) return;
-  spec.train.held_bits = *bits, spec.tuning.holds_experts = spec.device.host && spec.train.element == 2;
+  spec.train.held_bits = *bits, spec.tuning.holds_experts = spec.train.element == 2;
   spec.assumptions.push_back(
       str("weights of linear layers are held in ", std::round(*bits * 100) / 100, " bits, scales included"));
 }

@@ -48,13 +48,13 @@ int64_t sum(const std::vector<int64_t>& counts) { return std::accumulate(counts.
 
 ExpertDispatch::ExpertDispatch(const ops::ExpertPairs& pairs, uint64_t seed, Comm& host, Comm& device)
     : ranks_(device) {
-  origins_.parts = rows_of_all(pairs.count, seed, host);
+  origins_.parts = rows_of_all(pairs.count(), seed, host);
   const auto& parts = origins_.parts;
-  const auto experts = static_cast<int64_t>(pairs.count.size());
+  const auto experts = static_cast<int64_t>(pairs.count().size());
   std::vector<int64_t> next;  // row that came from each rank
   for (int r = 0; r < host.size(); ++r) {
     const Range theirs = part_of(experts, r, host.size());
-    const auto first = pairs.count.begin() + theirs.begin;
+    const auto first = pairs.count().begin() + theirs.begin;
     send_.push_back(std::accumulate(first, first + theirs.size, int64_t{0}));
     next.push_back(sum(receive_)), receive_.push_back(parts[static_cast<size_t>(r)].rows());
   }
@@ -62,17 +62,18 @@ ExpertDispatch::ExpertDispatch(const ops::ExpertPairs& pairs, uint64_t seed, Com
   // One way to the device: the order, its inverse, and where each expert's rows end.
   at::Tensor numbers = at::empty({2 * rows + own}, at::kLong);
   int64_t *order = numbers.data_ptr<int64_t>(), *place = order + rows, *end = place + rows, at = 0;
+  std::vector<int64_t> count;
   for (size_t e = 0; e < static_cast<size_t>(own); ++e) {
     const int64_t begin = at;
     for (size_t r = 0; r < parts.size(); ++r)
       for (int64_t i = 0; i < parts[r].count[e]; ++i) place[next[r]] = at, order[at++] = next[r]++;
-    own_.count.push_back(at - begin), end[e] = at;
+    count.push_back(at - begin), end[e] = at;
   }
   numbers = numbers.to(pairs.token.device());
   order_m_ = numbers.narrow(0, 0, rows), place_m_ = numbers.narrow(0, rows, rows);
   origins_.order_m = order_m_;
-  own_.ends = numbers.narrow(0, 2 * rows, own);
-  own_.token = own_.pair = at::arange(rows, pairs.token.options());
+  const at::Tensor each = at::arange(rows, pairs.token.options());
+  own_ = {each, each, numbers.narrow(0, 2 * rows, own), std::move(count)};
 }
 
 at::Tensor ExpertDispatch::there(const at::Tensor& x_MD) const {

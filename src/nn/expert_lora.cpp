@@ -29,7 +29,7 @@ struct Part {
 };
 struct Parts {
   std::vector<Part> list;
-  std::vector<int64_t> count;  // rows of each expert
+  ops::ExpertPairs pairs;  // that the rows are
 };
 
 // In x's type. Converted factors become one stack: two steps of a device instead of one for every expert.
@@ -44,7 +44,7 @@ struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_MO, const at::Tensor& x_MI,
                             const at::Tensor& ends, at::TensorList factors, const Parts& parts) {
     const auto type = x_MI.scalar_type();
-    const size_t experts = parts.count.size();
+    const auto experts = static_cast<size_t>(ends.size(0));
     variable_list kept{x_MI, ends};
     at::Tensor y = y_MO;
     for (size_t i = 0; i < parts.list.size(); ++i) {
@@ -67,13 +67,13 @@ struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
     const auto& parts = held<Parts>(ctx->saved_data["parts"]);
     const at::Tensor &x_MI = kept[0], &ends = kept[1], &dy_MO = grads[0];
     const auto type = x_MI.scalar_type();
-    const size_t experts = parts.count.size(), count = parts.list.size();
+    const size_t experts = static_cast<size_t>(ends.size(0)), count = parts.list.size();
     const at::TensorList factors = at::TensorList(kept).slice(2 + count);
     variable_list out(3 + factors.size() + 1);
     const auto give = [&](const at::Tensor& stack, size_t first) {  // the factors' gradients
       const at::Tensor wide = stack.to(factors[first].scalar_type());
       for (size_t e = 0; e < experts; ++e)
-        if (parts.count[e] > 0) out[3 + first + e] = wide[static_cast<int64_t>(e)];
+        if (parts.pairs.count()[e] > 0) out[3 + first + e] = wide[static_cast<int64_t>(e)];
     };
     out[0] = dy_MO;
     for (size_t i = 0; i < count; ++i) {
@@ -154,7 +154,7 @@ at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI, const
 
 at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<Side>& sides,
                               const std::string& adapter, const ops::ExpertPairs& pairs) const {
-  Parts parts{.list = {}, .count = pairs.count};
+  Parts parts{.list = {}, .pairs = pairs};
   std::vector<at::Tensor> factors;
   int64_t column = 0;
   const int64_t out = y_MO.size(1) / std::ssize(sides);

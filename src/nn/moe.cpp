@@ -136,7 +136,10 @@ bool Experts::adapted() const {
          std::any_of(down_of_.begin(), down_of_.end(), has);
 }
 
-at::Tensor Experts::gate_up() const { return gate_up_.data.dim() == 4 ? gate_up_.data.flatten(1, 2) : gate_up_.data; }
+at::Tensor Experts::gate_up() const {
+  const at::Tensor& stack = gate_up_.data;
+  return stack.dim() == 4 && !ops::is_quantised(stack) ? stack.flatten(1, 2) : stack;
+}
 
 ExpertMatrices Experts::here(const ExpertMatrices& of_all) const {
   if (of_all.empty() || gate_up_.data.size(0) == gate_up_.full[0]) return of_all;
@@ -175,13 +178,14 @@ Step of_origins(const RowOrigins& origins, Step s) {
 namespace {
 // Those of the experts in a range, which are the only ones then.
 ops::ExpertPairs pairs_of(const ops::ExpertPairs& all, const Range& experts) {
-  const auto first = all.count.begin() + experts.begin, last = first + experts.size;
-  const int64_t begin = std::accumulate(all.count.begin(), first, int64_t{0}),
+  if (experts.begin == 0 && experts.size == all.ends.size(0)) return all;
+  const auto first = all.count().begin() + experts.begin, last = first + experts.size;
+  const int64_t begin = std::accumulate(all.count().begin(), first, int64_t{0}),
                 size = std::accumulate(first, last, int64_t{0});
-  return {.token = all.token.narrow(0, begin, size),
-          .pair = all.pair.narrow(0, begin, size),
-          .count = {first, last},
-          .ends = all.ends.narrow(0, experts.begin, experts.size) - begin};
+  return {all.token.narrow(0, begin, size),
+          all.pair.narrow(0, begin, size),
+          all.ends.narrow(0, experts.begin, experts.size) - begin,
+          {first, last}};
 }
 }  // namespace
 
@@ -218,8 +222,9 @@ at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& wei
                                    const Step& s) const {
   const ops::ExpertPairs own = pairs_of(pairs, gate_up_.part[0]);
   const at::Tensor x_mD = read(x_TD, weight_Tk, own);
-  const int64_t first = std::accumulate(pairs.count.begin(), pairs.count.begin() + gate_up_.part[0].begin, int64_t{0});
-  const RowOrigins origins{.parts = {{.seed = training_of(s).dropout_seed, .first = first, .count = own.count}},
+  const auto count = pairs.count().begin();
+  const int64_t first = std::accumulate(count, count + gate_up_.part[0].begin, int64_t{0});
+  const RowOrigins origins{.parts = {{.seed = training_of(s).dropout_seed, .first = first, .count = own.count()}},
                            .order_m = {}};
   return summed(of_pairs(x_mD, own, x_TD.size(0), of_origins(origins, s)), x_TD.sizes(), left(weight_Tk), own);
 }
@@ -227,7 +232,6 @@ at::Tensor Experts::of_own_experts(const at::Tensor& x_TD, const at::Tensor& wei
 at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
                              const Step& s) const {
   if (kind_.clamp > 0) return clamped(x_MD, pairs, s);
-  if (held_quantised()) return one_by_one(x_MD, pairs, s);
   if (!adapted()) return plain(x_MD, pairs, s);
   const bool alike = can_be_grouped(here(gate_of_)) && can_be_grouped(here(up_of_)) && can_be_grouped(here(down_of_));
   return alike ? grouped(x_MD, pairs, tokens, s) : one_by_one(x_MD, pairs, s);
@@ -255,8 +259,9 @@ at::Tensor Experts::opened(const at::Tensor& gate_MF, const at::Tensor& up_MF) c
 
 at::Tensor Experts::product(const at::Tensor& rows, const at::Tensor& stack, const ops::ExpertPairs& pairs,
                             const Step& s) const {
+  if (ops::is_quantised(stack)) return ops::quantised_grouped_linear(rows, stack, pairs.ends);
   const auto& fp8 = training_of(s).fp8;
-  return fp8 ? ops::fp8_grouped_linear(rows, stack, pairs.count, *fp8) : ops::grouped_linear(rows, stack, pairs.ends);
+  return fp8 ? ops::fp8_grouped_linear(rows, stack, pairs.count(), *fp8) : ops::grouped_linear(rows, stack, pairs.ends);
 }
 
 at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
@@ -275,29 +280,17 @@ at::Tensor clamped_swiglu(const at::Tensor& both_MF, double clamp) {
 }
 }  // namespace
 
-namespace {
-// Products with matrices that are held quantised, which are multiplied one by one.
-at::Tensor of_each(const at::Tensor& rows, const Param& weight, const Param& bias, const ops::ExpertPairs& pairs) {
-  std::vector<at::Tensor> products;
-  int64_t begin = 0;
-  for (size_t e = 0; e < pairs.count.size(); begin += pairs.count[e++])
-    if (pairs.count[e] > 0)
-      products.push_back(ops::linear(rows.narrow(0, begin, pairs.count[e]),
-                                     ops::matrix_in(weight.data, static_cast<int64_t>(e)),
-                                     bias.data[static_cast<int64_t>(e)]));
-  return products.empty() ? at::zeros({0, bias.data.size(1)}, rows.options()) : at::cat(products, 0);
-}
-}  // namespace
-
 at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
-  const at::Tensor expert_M =
-      held_quantised() ? at::Tensor() : at::repeat_interleave(at::tensor(pairs.count, at::kLong)).to(x_MD.device());
+  const at::Tensor expert_M = pairs.expert();
   const auto multiply = [&](const at::Tensor& rows, const Param& weight, const Param& bias) {
-    if (ops::is_quantised(weight.data)) return of_each(rows, weight, bias, pairs);
     return product(rows, weight.data, pairs, s) + at::index_select(bias.data, 0, expert_M);
   };
   return multiply(clamped_swiglu(multiply(x_MD, gate_up_, *gate_up_bias_), kind_.clamp), down_, *down_bias_);
 }
+
+namespace {
+at::Tensor frozen(const at::Tensor& stack) { return ops::is_quantised(stack) ? stack : stack.detach(); }
+}  // namespace
 
 // The base's products and those of the factors, each for all experts at once.
 at::Tensor Experts::grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
@@ -307,8 +300,8 @@ at::Tensor Experts::grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pair
   std::vector<ExpertLora::Side> sides;
   if (kind_.gated) sides.push_back(side(gate_of_));
   sides.push_back(side(up_of_));
-  const at::Tensor inner_MF = inner(lora(product(x_MD, gate_up().detach(), pairs, s), x_MD, sides));
-  return lora(product(inner_MF, down_.data.detach(), pairs, s), inner_MF, {side(down_of_)});
+  const at::Tensor inner_MF = inner(lora(product(x_MD, frozen(gate_up()), pairs, s), x_MD, sides));
+  return lora(product(inner_MF, frozen(down_.data), pairs, s), inner_MF, {side(down_of_)});
 }
 
 namespace {
@@ -330,21 +323,21 @@ Step step_of_rows(const at::Tensor& token_n, size_t expert, const Step& s) {
 }
 }  // namespace
 
-// Every expert as a feed-forward of its own, for weights that are held quantised and for adapters that cannot be
-// grouped. Where no expert has rows the first one multiplies none, so that the backward passes of all ranks exchange
-// what is theirs.
+// Every expert as a feed-forward of its own, for adapters that cannot be grouped. Where no expert has rows the first
+// one multiplies none, so that the backward passes of all ranks exchange what is theirs.
 at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
+  const std::vector<int64_t>& count = pairs.count();
   const ExpertMatrices gate = here(gate_of_), up = here(up_of_), down = here(down_of_);
-  const auto inputs = at::split_with_sizes(x_MD, pairs.count, 0);
+  const auto inputs = at::split_with_sizes(x_MD, count, 0);
   std::vector<at::Tensor> outputs;
   int64_t begin = 0;
   const auto inner_of = [&](size_t e, const Step& part) {
     const at::Tensor up_nF = (*up[e])(inputs[e], part);
     return kind_.gated ? opened((*gate[e])(inputs[e], part), up_nF) : inner(up_nF);
   };
-  for (size_t e = 0; e < up.size(); begin += pairs.count[e++]) {
-    if (pairs.count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
-    const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), e, s);
+  for (size_t e = 0; e < up.size(); begin += count[e++]) {
+    if (count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
+    const Step part = step_of_rows(pairs.token.narrow(0, begin, count[e]), e, s);
     outputs.push_back((*down[e])(inner_of(e, part), part));
   }
   return at::cat(outputs, 0);

@@ -70,7 +70,7 @@ class Experts : public Module {
   at::Tensor inner(const at::Tensor& made_MF) const;
   bool held_quantised() const;
   bool adapted() const;
-  at::Tensor gate_up() const;  // [E, 2F, D] of the experts that are here
+  at::Tensor gate_up() const;  // [E, 2F, D] of the experts that are here; as it is where it is held quantised
   ExpertMatrices here(const ExpertMatrices& of_all) const;
   // The activation of gates, times ups.
   at::Tensor opened(const at::Tensor& gate_MF, const at::Tensor& up_MF) const;

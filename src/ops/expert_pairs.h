@@ -6,16 +6,28 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <vector>
 
 namespace apus::ops {
 
-struct ExpertPairs {
+class ExpertPairs {
+ public:
+  ExpertPairs() = default;
+  ExpertPairs(at::Tensor token, at::Tensor pair, at::Tensor ends);
+  ExpertPairs(at::Tensor token, at::Tensor pair, at::Tensor ends, std::vector<int64_t> count);
+
   // int64 [T k], on expert_Tk's device: rows of x; places in the flattened [T, k] tensors.
   at::Tensor token, pair;
-  std::vector<int64_t> count;  // pairs of each expert, one run after the other
-  at::Tensor ends;             // int64 [E], on the device: where each run ends
+  at::Tensor ends;  // int64 [E], on the device: where the run of each expert's pairs ends
+
+  // Pairs of each expert. Where the host does not know them it waits for the device.
+  const std::vector<int64_t>& count() const;
+  at::Tensor expert() const;  // int64 [T k], on the device: of each pair
+
+ private:
+  std::shared_ptr<std::vector<int64_t>> count_;  // empty: not known yet
 };
 ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts);
 

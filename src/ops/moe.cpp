@@ -13,11 +13,9 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/ops.h"
-#include "tensor/upload.h"
 
 namespace apus::ops {
 namespace {
@@ -52,8 +50,8 @@ std::vector<Share> shares(const at::Tensor& expert_Tk, int64_t experts) {
   const ExpertPairs all = pairs_by_expert(expert_Tk, experts);
   std::vector<Share> out;
   int64_t begin = 0;
-  for (int64_t e = 0; e < experts; begin += all.count[e++])
-    if (const int64_t n = all.count[e]; n > 0)
+  for (int64_t e = 0; e < experts; begin += all.count()[e++])
+    if (const int64_t n = all.count()[e]; n > 0)
       out.push_back({e, all.token.narrow(0, begin, n), all.pair.narrow(0, begin, n)});
   return out;
 }
@@ -194,46 +192,6 @@ at::Tensor ffn_autograd(const at::Tensor& x, const at::Tensor& weight, const at:
 }
 
 }  // namespace
-
-ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts) {
-  const at::Tensor host = expert_Tk.to(at::kCPU, at::kLong).contiguous();
-  const int64_t *of = host.data_ptr<int64_t>(), pairs = host.numel(), k = expert_Tk.size(1);
-  ExpertPairs out{.token = {}, .pair = {}, .count = std::vector<int64_t>(static_cast<size_t>(experts), 0), .ends = {}};
-  for (int64_t i = 0; i < pairs; ++i) {
-    require(of[i] >= 0 && of[i] < experts, Fault::Bug, "moe_ffn: expert ", of[i], " of ", experts);
-    ++out.count[of[i]];
-  }
-  std::vector<int64_t> next(static_cast<size_t>(experts), 0);
-  for (int64_t e = 1; e < experts; ++e) next[e] = next[e - 1] + out.count[e - 1];
-  at::Tensor order = at::empty({2 * pairs + experts}, host.options());  // tokens, pairs, ends: one way to the device
-  int64_t *token = order.data_ptr<int64_t>(), *pair = token + pairs, *end = pair + pairs;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const int64_t place = next[of[i]]++;
-    token[place] = i / k;
-    pair[place] = i;
-  }
-  std::copy(next.begin(), next.end(), end);
-  order = uploaded(order, expert_Tk.device());
-  out.token = order.narrow(0, 0, pairs), out.pair = order.narrow(0, pairs, pairs),
-  out.ends = order.narrow(0, 2 * pairs, experts);
-  return out;
-}
-
-ExpertPairs pairs_at(const ExpertPairs& pairs, const at::Tensor& place) {
-  const at::Tensor host = place.to(at::kCPU).contiguous();
-  const int64_t *at = host.data_ptr<int64_t>(), *const last = at + host.numel();
-  ExpertPairs out{
-      .token = pairs.token.index_select(0, place), .pair = pairs.pair.index_select(0, place), .count = {}, .ends = {}};
-  at::Tensor ends = at::empty({static_cast<int64_t>(pairs.count.size())}, host.options());
-  int64_t begin = 0, taken = 0, *end = ends.data_ptr<int64_t>();
-  for (const int64_t n : pairs.count) {
-    const int64_t before = taken;
-    for (; at < last && *at < begin + n; ++at) ++taken;
-    out.count.push_back(taken - before), *end++ = taken, begin += n;
-  }
-  out.ends = uploaded(ends, place.device());
-  return out;
-}
 
 Routing route_topk(const at::Tensor& router_logits_TE, int64_t k, bool normalise) {
   auto [weight, expert] = route_op().call(router_logits_TE, k, normalise);

@@ -21,6 +21,7 @@
 #include "ops/op.h"
 #include "ops/ops.h"
 #include "quant/narrow.h"
+#include "quant/row_stack.h"
 
 namespace apus::ops {
 namespace {
@@ -30,6 +31,7 @@ struct Held {
   std::shared_ptr<const quant::Matrix> matrix;
   at::Tensor codes;
   std::vector<at::Tensor> stack;  // each a weight of its own
+  int64_t row = -1;               // from which on rows of `codes` are this weight; -1: all are
 };
 using Impl = at::OpaqueTensorImpl<Held>;
 
@@ -38,11 +40,6 @@ Impl* held_in(const at::Tensor& weight) {
   if (!weight.defined() || weight.has_storage()) return nullptr;
   return dynamic_cast<Impl*>(weight.unsafeGetTensorImpl());
 }
-const at::Tensor* codes_of(const at::Tensor& weight) {
-  Impl* const impl = held_in(weight);
-  return impl && impl->opaque_handle().codes.defined() ? &impl->opaque_handle().codes : nullptr;
-}
-
 const std::vector<at::Tensor>* stack_of(const at::Tensor& weight) {
   Impl* const impl = held_in(weight);
   return impl && !impl->opaque_handle().stack.empty() ? &impl->opaque_handle().stack : nullptr;
@@ -86,7 +83,7 @@ at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   static const auto coded = handle<decltype(coded_linear_reference)>("apus::coded_linear");
-  if (const at::Tensor* codes = codes_of(weight)) {
+  if (const at::Tensor* codes = codes_of(weight); codes && held_in(weight)->opaque_handle().row < 0) {
     const BelowAutograd guard;
     return coded.call(x, *codes, maybe(bias));
   }
@@ -153,25 +150,77 @@ at::Tensor holding(Held held, at::ScalarType type, c10::Device device, at::IntAr
 }
 }  // namespace
 
-at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device,
-                            Products products) {
+const at::Tensor* codes_of(const at::Tensor& weight) {
+  Impl* const impl = held_in(weight);
+  return impl && impl->opaque_handle().codes.defined() ? &impl->opaque_handle().codes : nullptr;
+}
+
+namespace {
+// Undefined: the device keeps no codes of it.
+at::Tensor packed(const at::Tensor& weight, Products products) {
   static const auto pack = handle<decltype(no_codes)>("apus::pack_codes");
-  const int64_t sizes[] = {matrix->shape().rows, matrix->shape().columns};
-  const at::Tensor weight = holding({.matrix = std::move(matrix)}, type, device, sizes);
   const BelowAutograd guard;
   const at::Tensor codes = pack.call(weight, products == Products::Int8);
-  return codes.numel() > 0 ? holding({.codes = codes}, type, device, sizes) : weight;
+  if (codes.numel() == 0) return {};
+  return holding({.codes = codes}, weight.scalar_type(), weight.device(), weight.sizes());
+}
+}  // namespace
+
+at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device,
+                            Products products) {
+  const int64_t sizes[] = {matrix->shape().rows, matrix->shape().columns};
+  const at::Tensor weight = holding({.matrix = std::move(matrix)}, type, device, sizes),
+                   codes = packed(weight, products);
+  return codes.defined() ? codes : weight;
 }
 
-at::Tensor quantised_stack(std::vector<at::Tensor> matrices, at::IntArrayRef sizes) {
-  const at::Tensor first = matrices.front();
-  require(c10::multiply_integers(sizes) == std::ssize(matrices) * first.numel(), Fault::Bug, matrices.size(),
-          " matrices are no stack of these sizes");
-  return holding({.stack = std::move(matrices)}, first.scalar_type(), first.device(), sizes);
+namespace {
+using Matrices = std::vector<std::shared_ptr<const quant::Matrix>>;
+
+// Empty: one of them is a plain one.
+Matrices all_matrices(const std::vector<StackEntry>& entries) {
+  Matrices all;
+  for (const StackEntry& e : entries)
+    if (e.matrix) all.push_back(e.matrix);
+  return all.size() == entries.size() ? all : Matrices();
 }
 
-const at::Tensor& matrix_in(const at::Tensor& stack, int64_t index) {
-  return held_in(stack)->opaque_handle().stack.at(static_cast<size_t>(index));
+at::Tensor joined_stack(const std::vector<StackEntry>& entries, at::IntArrayRef sizes, at::ScalarType type,
+                        c10::Device device) {
+  Matrices matrices = all_matrices(entries);
+  if (auto all = matrices.empty() ? nullptr : quant::row_stack(std::move(matrices)))
+    if (at::Tensor codes = packed(holding({.matrix = all}, type, device, sizes), Products::Exact); codes.defined())
+      return codes;
+  at::Tensor plain_ones = at::empty(sizes, at::TensorOptions().dtype(type).device(device));
+  const at::Tensor each = plain_ones.view({-1, sizes[sizes.size() - 2], sizes.back()});
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const StackEntry& e = entries[i];
+    each[static_cast<int64_t>(i)].copy_(e.matrix ? dequantised(*e.matrix, 0, e.matrix->shape().rows, type) : e.plain);
+  }
+  return plain_ones;
+}
+}  // namespace
+
+at::Tensor quantised_stack(int64_t count, const std::function<StackEntry(int64_t)>& entry, at::IntArrayRef sizes,
+                           at::ScalarType type, c10::Device device, Products products) {
+  std::vector<StackEntry> entries;
+  std::vector<at::Tensor> weights;
+  for (int64_t i = 0; i < count; ++i) {
+    StackEntry e = entry(i);
+    if (!device.is_cpu())
+      entries.push_back(std::move(e));
+    else
+      weights.push_back(e.matrix ? quantised_tensor(std::move(e.matrix), type, device, products) : e.plain);
+  }
+  return device.is_cpu() ? holding({.stack = std::move(weights)}, type, device, sizes)
+                         : joined_stack(entries, sizes, type, device);
+}
+
+at::Tensor matrix_in(const at::Tensor& stack, int64_t index) {
+  const Held& held = held_in(stack)->opaque_handle();
+  if (!held.codes.defined()) return held.stack.at(static_cast<size_t>(index));
+  const int64_t sizes[] = {stack.size(-2), stack.size(-1)};
+  return holding({.codes = held.codes, .row = index * sizes[0]}, stack.scalar_type(), stack.device(), sizes);
 }
 
 bool multiplies_codes(c10::Device device, at::ScalarType type) {
@@ -185,6 +234,11 @@ bool is_quantised(const at::Tensor& weight) { return held_in(weight) != nullptr;
 const quant::Matrix* matrix_of(const at::Tensor& weight) {
   Impl* const impl = held_in(weight);
   return impl ? impl->opaque_handle().matrix.get() : nullptr;
+}
+
+bool in_its_format(const at::Tensor& weight, int64_t index) {
+  if (const auto* stack = stack_of(weight)) return matrix_of((*stack)[static_cast<size_t>(index)]) != nullptr;
+  return matrix_of(weight) != nullptr;
 }
 
 int64_t held_bytes(const at::Tensor& weight) {
@@ -222,19 +276,21 @@ at::Tensor dequantised(const quant::Matrix& matrix, int64_t row, int64_t count, 
 
 at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count) {
   static const auto plain_codes = handle<decltype(plain_codes_reference)>("apus::plain_codes");
+  std::vector<int64_t> sizes = weight.sizes().vec();
+  sizes[0] = count;
   if (const at::Tensor* codes = codes_of(weight)) {
     const BelowAutograd guard;
-    const int64_t before = row % kRowsAtOnce;  // codes are made plain from whole groups of rows on
-    const at::Tensor rows = plain_codes.call(*codes, row - before, count + before);
-    return before == 0 ? rows : rows.narrow(0, before, count);
+    const int64_t each = c10::multiply_integers(sizes.begin() + 1, sizes.end() - 1),
+                  first = std::max<int64_t>(0, held_in(weight)->opaque_handle().row) + row * each,
+                  before = first % kRowsAtOnce;  // codes are made plain from whole groups of rows on
+    const at::Tensor rows = plain_codes.call(*codes, first - before, count * each + before);
+    return (before == 0 ? rows : rows.narrow(0, before, count * each)).view(sizes);
   }
   if (const auto* stack = stack_of(weight)) {
     const int64_t each = std::ssize(*stack) / weight.size(0);
     std::vector<at::Tensor> matrices;
     for (int64_t i = row * each; i < (row + count) * each; ++i)
       matrices.push_back(plain((*stack)[static_cast<size_t>(i)]));
-    std::vector<int64_t> sizes = weight.sizes().vec();
-    sizes[0] = count;
     return at::stack(matrices).view(sizes);
   }
   const quant::Matrix* matrix = matrix_of(weight);

@@ -95,6 +95,8 @@ class TrainingRun {
       at_.add(Holds::Weights, static_cast<double>(s_.trained_copies) *
                                   (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes) / shared(3));
     }
+    // For a gradient through experts that are held quantised, and for many rows, a stack of them is made plain.
+    if (s_.held_bits > 0 && !d_.host) at_.add(Holds::Weights, t_.largest_held_stack * s_.element);
     if (d_.host) at_.add(Holds::Media, s_.media_cache);
     if (s_.devices == 1) return at_.add(Holds::Communication, s_.in_parts ? d_.comm : 0);
     // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.

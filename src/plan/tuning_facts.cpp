@@ -181,7 +181,9 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     t.elements += n, t.adapter += factors + (rows > 0 ? rows * static_cast<double>(p.shape[1]) : 0);
     t.tower_trained |= (trained || factors > 0) && p.name.starts_with(tower_layers);
     if (p.stacked) t.of_experts += factors + (trained ? n : 0);
-    if (!trained && may_be_held(p, spec.holds_experts)) t.linear += n;
+    const bool held = !trained && may_be_held(p, spec.holds_experts);
+    if (held) t.linear += n;
+    if (held && p.stacked) t.largest_held_stack = std::max(t.largest_held_stack, n);
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
       if (p.shape.size() >= 2 && i >= 0) t.trained_matrices += n;

@@ -60,6 +60,7 @@ struct TuningFacts {
   bool embedding_trained = false, head_trained = false;  // tied: the same
   double elements = 0, trained = 0, adapter = 0;         // base; trained base parameters; factors
   double linear = 0;                                     // of `elements`: in linear layers that may be held quantised
+  double largest_held_stack = 0;                         // of those: the largest that experts lie in
   // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
   double trained_matrices = 0, largest_trained = 0;
   std::map<std::pair<int64_t, int64_t>, int64_t> trained_shapes;  // of those that are no stacks: how many of each

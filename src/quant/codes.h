@@ -21,6 +21,7 @@ struct CodeForm {
   CodeBook4 book = {};                 // of Kind::Book
   // Of Kind::Signed: codes are the whole numbers from `lowest` on that so many bits can tell apart.
   int bits = 8, lowest = -128;
+  bool operator==(const CodeForm&) const = default;
 };
 
 inline constexpr CodeBook4 kWholeNumbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

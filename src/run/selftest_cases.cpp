@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -19,6 +20,7 @@
 #include "ops/state_scan.h"
 #include "quant/awq.h"
 #include "quant/bnb4.h"
+#include "quant/gptq.h"
 #include "quant/int8.h"
 #include "tensor/noise.h"
 
@@ -245,6 +247,50 @@ void add_products(std::vector<OperatorCase>& all) {
                  false});
 }
 
+// Of three experts, each 64 x 96, of which the second gets no rows.
+at::Tensor multiplied_in_runs(const MakeWeight& make, const at::Tensor& x) {
+  std::vector<std::shared_ptr<const quant::Matrix>> experts;
+  for (int e = 0; e < 3; ++e) {
+    const at::Tensor wide = numbers({64, 96}, 40 + e, 0.1).to(at::kFloat).contiguous();
+    experts.push_back(make({wide.data_ptr<float>(), 64 * 96}, {64, 96}));
+  }
+  const at::Tensor ends = whole({3, 3, 9}).to(x.device());
+  if (x.scalar_type() == at::kDouble) {
+    std::vector<at::Tensor> plain;
+    for (const auto& matrix : experts) plain.push_back(ops::dequantised(*matrix, 0, 64, at::kFloat).to(at::kDouble));
+    return ops::grouped_linear(x, at::stack(plain), ends);
+  }
+  const auto entry = [&](int64_t e) { return ops::StackEntry{experts[static_cast<size_t>(e)], {}}; };
+  return ops::quantised_grouped_linear(x, ops::quantised_stack(3, entry, {3, 64, 96}, x.scalar_type(), x.device()),
+                                       ends);
+}
+
+void add_quantised_experts(std::vector<OperatorCase>& all) {
+  const std::pair<const char*, MakeWeight> weights[] = {
+      {"four bits of a book",
+       [](std::span<const float> weight, quant::Shape shape) {
+         return quant::open_bnb4({"layer", quant::quantise_bnb4(weight, shape, {.block = 32})}, shape);
+       }},
+      {"four bits in groups",
+       [](std::span<const float> weight, quant::Shape shape) {
+         const quant::GptqForm form{.bits = 4, .group = 32};
+         return quant::open_gptq(
+             {"layer", pack_gptq(round_to_integers(weight, shape, form, /*symmetric=*/true), shape, form)}, shape,
+             form);
+       }},
+      {"four bits in groups, with zeros",
+       [](std::span<const float> weight, quant::Shape shape) {
+         return quant::open_awq({"layer", pack_awq(quant::round_to_awq(weight, shape, 32), shape)}, shape, 32);
+       }},
+      {"eight bits, a scale a row", [](std::span<const float> weight, quant::Shape shape) {
+         return quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(weight, shape)}, shape);
+       }}};
+  for (const auto& [name, make] : weights)
+    all.push_back({"coded_grouped_linear", name, {numbers({9, 96}, 39)}, [make = make](const Tensors& t) {
+                     return Tensors{multiplied_in_runs(make, t[0])};
+                   }});
+}
+
 void add_experts(std::vector<OperatorCase>& all) {
   // No two of a row are alike: which of them comes first is each device's own affair.
   const at::Tensor ranked =
@@ -329,6 +375,7 @@ std::vector<OperatorCase> operator_cases(int64_t block) {
   add_attention(all, block);
   add_products(all);
   add_experts(all);
+  add_quantised_experts(all);
   add_states(all);
   add_optimizers(all);
   return all;

@@ -140,7 +140,7 @@ TEST(Weights, PackedExpertsAreRead) {
   const auto held = load_model(folder.path, {.dtype = at::kBFloat16, .device = device, .answers_only = true}),
              plain = load_model(folder.path, {.dtype = at::kBFloat16, .device = device});
   held->visit([&](const std::string& name, Param& p) {
-    EXPECT_EQ(ops::is_quantised(p.data), p.turned && ops::multiplies_stacks(device, at::kBFloat16)) << name;
+    EXPECT_EQ(ops::is_quantised(p.data), p.turned && ops::multiplies_codes(device, at::kBFloat16)) << name;
   });
   const at::Tensor ids = at::arange(1, 20, at::kLong).to(device);
   const auto logits = [&](const Model& model) {

@@ -2,8 +2,10 @@
 // Quantised weights in the order of an NPU: what the vendor's product is given, on the simulated device and, where no
 // device is needed, anywhere.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +15,7 @@
 #include "ops/ops.h"
 #include "ops/quantised.h"
 #include "quant/codes.h"
+#include "quant/row_stack.h"
 #include "tensor/noise.h"
 #include "tests/devices/coded_weights.h"
 #include "tests/golden.h"
@@ -23,7 +26,7 @@ namespace {
 // A format with everything at once: any number of rows, groups of any width, zeros or leasts, scales of 0.
 class Made final : public quant::Matrix, public quant::Coded {
  public:
-  Made(quant::Shape shape, quant::CodeForm form) : Matrix(shape), form_(form) {}
+  Made(quant::Shape shape, quant::CodeForm form, int64_t seed = 0) : Matrix(shape), form_(form), seed_(seed) {}
   const char* format() const override { return "made"; }
   int64_t bytes() const override { return shape().count(); }
   void dequantise(int64_t row, int64_t count, float* out) const override {
@@ -51,27 +54,35 @@ class Made final : public quant::Matrix, public quant::Coded {
   }
 
  private:
-  int64_t code_of(int64_t r, int64_t c) const { return (r * 7 + c * 5 + r * c) % (int64_t{1} << form_.bits); }
+  int64_t code_of(int64_t r, int64_t c) const {
+    return (r * 7 + c * 5 + r * c + seed_ * (c + 3)) % (int64_t{1} << form_.bits);
+  }
   float scale_of(int64_t r, int64_t g) const { return r % 5 == 2 ? 0 : 0.01f * static_cast<float>(1 + (r + g) % 7); }
   float zero_of(int64_t r, int64_t g) const { return form_.zeros ? static_cast<float>((r + 3 * g) % 16) : 0; }
   float least_of(int64_t r, int64_t g) const { return form_.leasts ? 0.02f * static_cast<float>(1 + (r + g) % 4) : 0; }
 
   const quant::CodeForm form_;
+  const int64_t seed_;
 };
 
-std::vector<std::shared_ptr<const quant::Matrix>> made_weights() {
+constexpr quant::CodeBook4 kSigns = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+
+const std::vector<quant::CodeForm>& made_forms() {
   using Kind = quant::CodeForm::Kind;
-  const quant::CodeBook4 signs = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-  const quant::CodeForm forms[] = {
-      {.kind = Kind::Book, .group = 32, .book = signs, .bits = 4},
+  static const std::vector<quant::CodeForm> all = {
+      {.kind = Kind::Book, .group = 32, .book = kSigns, .bits = 4},
       {.kind = Kind::Book, .group = 32, .zeros = true, .book = quant::kWholeNumbers, .bits = 4},
       {.kind = Kind::Book, .group = 32, .leasts = true, .book = quant::kWholeNumbers, .bits = 4},
       {.kind = Kind::Book, .group = 64, .leasts = true, .book = quant::kNf4, .bits = 4},
       {.kind = Kind::Signed, .group = 32, .bits = 8, .lowest = -128},
       {.kind = Kind::Signed, .group = 1000, .bits = 8, .lowest = -128},
       {.kind = Kind::Signed, .group = 16, .leasts = true, .bits = 5, .lowest = 0}};
+  return all;
+}
+
+std::vector<std::shared_ptr<const quant::Matrix>> made_weights() {
   std::vector<std::shared_ptr<const quant::Matrix>> all;
-  for (const quant::CodeForm& form : forms)
+  for (const quant::CodeForm& form : made_forms())
     for (const quant::Shape shape : {quant::Shape{43, 96}, {64, 112}})
       all.push_back(std::make_shared<Made>(shape, form));
   for (const auto& weight : coded_weights({96, 608})) all.push_back(weight.matrix);
@@ -134,6 +145,78 @@ TEST_F(NpuCodes, ProductsAreThoseOfTheFormat) {
                   want.index_select(0, ids.view({-1})).view({2, 2, columns}), rounding, "table");
       EXPECT_LT(ops::held_bytes(held), matrix->shape().count() * 3 / 2 + 4096);
     }
+}
+
+// Experts of a layer: of each form four matrices, whose codes differ.
+std::vector<std::shared_ptr<const quant::Matrix>> experts_like(const quant::CodeForm& form) {
+  std::vector<std::shared_ptr<const quant::Matrix>> all;
+  for (int64_t e = 0; e < 4; ++e) all.push_back(std::make_shared<Made>(quant::Shape{64, 192}, form, e));
+  return all;
+}
+
+at::Tensor stack_of(const std::vector<std::shared_ptr<const quant::Matrix>>& experts, at::ScalarType type) {
+  return ops::quantised_stack(
+      std::ssize(experts),
+      [&](int64_t e) {
+        return ops::StackEntry{experts[static_cast<size_t>(e)], {}};
+      },
+      {2, 2, 64, 192}, type, golden::device());
+}
+
+// Two experts of two matrices each (gate, up): many rows, few, none of one of them; products, gradients, parts.
+TEST_F(NpuCodes, ExpertsAreMultipliedTogether) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
+    for (const quant::CodeForm& form : made_forms()) {
+      const auto experts = experts_like(form);
+      SCOPED_TRACE(str(form.bits, " bits in groups of ", form.group, " ", c10::toString(type)));
+      const at::Tensor held = stack_of(experts, type);
+      ASSERT_TRUE(ops::codes_of(held)) << "it is not kept as codes";
+      EXPECT_LT(ops::held_bytes(held), 4 * 64 * 192 * 2);
+      std::vector<at::Tensor> values;
+      for (const auto& matrix : experts) values.push_back(ops::dequantised(*matrix, 0, 64, at::kFloat));
+      const at::Tensor want = at::stack(values).view({2, 128, 192});
+      const double rounding = type == at::kBFloat16 ? 8e-3 : 2e-3;
+      expect_near(ops::plain(held).view({2, 128, 192}), want, rounding, "plain");
+      expect_near(ops::plain_rows(held, 1, 1).view({128, 192}), want[1], rounding, "the second");
+      EXPECT_TRUE(at::equal(ops::plain(ops::matrix_in(held, 3)), ops::plain(held)[1][1]));
+      for (const std::vector<int64_t>& ends : {std::vector<int64_t>{3, 7}, {0, 1}, {5, 5}, {0, 0}}) {
+        at::Tensor x = normal_noise({ends[1], 192}, 0, 1, 1).to(type);
+        const at::Tensor wide = x.to(at::kFloat), first = at::matmul(wide.narrow(0, 0, ends[0]), want[0].t());
+        const at::Tensor y = at::cat({first, at::matmul(wide.narrow(0, ends[0], ends[1] - ends[0]), want[1].t())});
+        x = x.to(held.device()).set_requires_grad(true);
+        const at::Tensor got = ops::quantised_grouped_linear(x, held, at::tensor(ends, at::kLong).to(held.device()));
+        ASSERT_EQ(got.sizes(), y.sizes());
+        if (ends[1] == 0) continue;
+        expect_near(got.detach(), y, rounding, "product");
+        const at::Tensor g = normal_noise({ends[1], 128}, 0, 1, 2).to(type);
+        got.backward(g.to(held.device()));
+        const at::Tensor wide_g = g.to(at::kFloat), dx = at::matmul(wide_g.narrow(0, 0, ends[0]), want[0]);
+        expect_near(x.grad(), at::cat({dx, at::matmul(wide_g.narrow(0, ends[0], ends[1] - ends[0]), want[1])}),
+                    rounding, "gradient");
+      }
+    }
+}
+
+// What is not alike in all of them is held plain.
+TEST_F(NpuCodes, ExpertsOfTwoFormsArePlain) {
+  auto experts = experts_like(made_forms()[0]);
+  experts[2] = std::make_shared<Made>(quant::Shape{64, 192}, made_forms()[1]);
+  const at::Tensor held = stack_of(experts, at::kBFloat16);
+  EXPECT_FALSE(ops::is_quantised(held));
+  expect_near(held[1][0], ops::dequantised(*experts[2], 0, 64, at::kFloat), 8e-3, "the third");
+}
+
+TEST(AscendCodes, WhichExpertsTheGroupedProductTakes) {
+  int together = 0;
+  for (const quant::CodeForm& form : made_forms()) {
+    const auto all = quant::row_stack(experts_like(form));
+    ASSERT_TRUE(all);
+    const auto order = ascend::CodeOrder::of(*all, at::kBFloat16, 2);
+    const bool counted = form.kind == quant::CodeForm::Kind::Book ? form.book == kSigns : form.group > 192;
+    EXPECT_EQ(order.multiplied_together, counted) << form.bits << " bits in groups of " << form.group;
+    together += counted;
+  }
+  EXPECT_EQ(together, 2);
 }
 
 TEST_F(NpuCodes, TablesOfMoreRowsThanTheProductTakes) {

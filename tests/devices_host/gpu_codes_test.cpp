@@ -194,6 +194,45 @@ struct Kernels {
   }
 };
 
+// The weight as matrices of `rows_of_one` rows, each of which multiplies a run of x; y's rows of no run stay unwritten.
+template <class T, int kKind, int kTiles>
+void check_runs(const Kernels<T, kKind>& k, double rounding, const std::vector<long long>& ends, int together) {
+  const auto experts = static_cast<unsigned>(ends.size()), one = k.rows() / experts, columns = k.columns();
+  const auto m = static_cast<unsigned>(ends.back());
+  const unsigned filled = static_cast<unsigned>(k.p.order->stretches * k.p.order->stretch());
+  const auto x = Numbers(4).many<T>(m * columns);
+  std::vector<T> rows_of_x(m * filled);
+  for (unsigned i = 0; i < x.size(); ++i) rows_of_x[i / columns * filled + i % columns] = x[i];
+  const auto packs = packs_of(rows_of_x);
+  auto y = unwritten<T>(m * one);
+  const unsigned tiles = one / 16;
+  const auto run = [&](auto scales) {
+    gpu::launch({(tiles + together - 1) / together, m}, {32 * 8}, [&] {
+      kernels::codes::product_in_runs<T, kKind, scales, kTiles>(k.p.codes, packs[0].at, filled, ends.data(),
+                                                                static_cast<int>(experts), static_cast<int>(one),
+                                                                y.data(), together);
+    });
+  };
+  const int scales = (k.p.order->zeros || k.p.order->leasts ? 1 : 0) + (k.p.order->wide ? 2 : 0);
+  if (scales == 0) run(std::integral_constant<int, 0>());
+  if (scales == 1) run(std::integral_constant<int, 1>());
+  if (scales == 2) run(std::integral_constant<int, 2>());
+  if (scales == 3) run(std::integral_constant<int, 3>());
+  double miss = 0, all = 0;
+  unsigned expert = 0;
+  for (unsigned i = 0; i < m; ++i) {
+    while (ends[expert] <= i) ++expert;
+    for (unsigned row = 0; row < one; ++row) {
+      double sum = 0;
+      for (unsigned c = 0; c < columns; ++c)
+        sum += wide(x[i * columns + c]) * k.want[(expert * one + row) * columns + c];
+      const double got = wide(y[i * one + row]);
+      miss += (got - sum) * (got - sum), all += sum * sum;
+    }
+  }
+  EXPECT_LT(std::sqrt(miss / all), kRounding<T> + rounding) << m << " rows of " << experts << " experts";
+}
+
 template <class T, int kKind>
 void check_kind(const Packed& p, const CodedWeight& w) {
   const Kernels<T, kKind> kernels{p, *w.matrix};
@@ -202,6 +241,11 @@ void check_kind(const Packed& p, const CodedWeight& w) {
   kernels.template check_product<1>(7, 2, 4);
   kernels.template check_product<2>(13, 4, 8);
   kernels.template check_product<4>(35, 1, 3);
+  if (p.order->rows % 48 != 0) return;
+  check_runs<T, kKind, 1>(kernels, w.rounding, {3, 3, 12},
+                          1);  // of 32 rows; one without any of x, one with more than eight
+  check_runs<T, kKind, 2>(kernels, w.rounding, {1, 20}, 2);  // of 48: the last block has one tile of two
+  check_runs<T, kKind, 4>(kernels, w.rounding, {0, 33, 34}, 4);
 }
 
 template <class T>

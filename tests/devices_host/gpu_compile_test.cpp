@@ -43,7 +43,8 @@ std::vector<Instance> instances() {
       all.push_back({"paged_attention", "attend_in_matrices<" + type + ", " + size + ">", 128});
     for (const char* kind : {"0", "1", "2", "3"}) {
       for (const char* shape : {"0, 1", "1, 4", "3, 2", "3, 4"})
-        all.push_back({"codes", "product<" + type + ", " + kind + ", " + shape + ">", 256});
+        for (const char* name : {"product<", "product_in_runs<"})
+          all.push_back({"codes", name + type + ", " + kind + ", " + shape + ">", 256});
       all.push_back({"codes", "plain<" + type + ", " + kind + ">", 256});
       all.push_back({"codes", "rows_of<" + type + ", " + kind + ">", 128});
     }

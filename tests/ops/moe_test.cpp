@@ -91,8 +91,8 @@ TEST_P(Moe, GroupedLinearIsOneProductARun) {
   const auto truth = [&](const at::Tensor& x) {
     Tensors runs;
     int64_t begin = 0;
-    for (int64_t e = 0; e < s.experts; begin += pairs.count[e++])
-      runs.push_back(at::matmul(x.narrow(0, begin, pairs.count[e]), rounded(w[e], GetParam()).t()));
+    for (int64_t e = 0; e < s.experts; begin += pairs.count()[e++])
+      runs.push_back(at::matmul(x.narrow(0, begin, pairs.count()[e]), rounded(w[e], GetParam()).t()));
     return at::cat(runs, 0);
   };
   for (const bool listed : {false, true})
@@ -105,12 +105,28 @@ TEST_P(Moe, GroupedLinearIsOneProductARun) {
   const at::Tensor grad = placed(normal({s.tokens * s.k, s.ffn}, 5), GetParam()), x = placed(rows, GetParam());
   const at::Tensor dweight = std::get<1>(grouped_linear_backward(grad, x, stack, pairs.ends, {false, true}));
   int64_t begin = 0;
-  for (int64_t e = 0; e < s.experts; begin += pairs.count[e++])
+  for (int64_t e = 0; e < s.experts; begin += pairs.count()[e++])
     expect_close(
         dweight[e],
-        at::matmul(exact(grad.narrow(0, begin, pairs.count[e])).t(), exact(x.narrow(0, begin, pairs.count[e]))),
+        at::matmul(exact(grad.narrow(0, begin, pairs.count()[e])).t(), exact(x.narrow(0, begin, pairs.count()[e]))),
         tolerance(GetParam()), str("expert ", e));
-  EXPECT_EQ(pairs.count.back(), 0);
+  EXPECT_EQ(pairs.count().back(), 0);
+}
+
+// The host sorts what it has; a device's are sorted there.
+TEST_P(Moe, PairsAreTheSameOnEveryDevice) {
+  for (const Sizes& s : sizes) {
+    const at::Tensor expert = experts_of(s);
+    const ExpertPairs here = pairs_by_expert(expert, s.experts),
+                      there = pairs_by_expert(expert.to(device().device), s.experts);
+    EXPECT_EQ(there.count(), here.count());
+    const auto same = [](const at::Tensor& a, const at::Tensor& b) { return a.to(at::kCPU).equal(b); };
+    EXPECT_TRUE(same(there.token, here.token) && same(there.pair, here.pair) && same(there.ends, here.ends));
+    const at::Tensor of_pair = expert.flatten().index_select(0, here.pair);
+    EXPECT_TRUE(same(there.expert(), of_pair) && same(here.expert(), of_pair));
+    const ExpertPairs unread(there.token, there.pair, there.ends);
+    EXPECT_TRUE(same(unread.expert(), of_pair));
+  }
 }
 
 TEST_P(Moe, SomeOfThePairsKeepTheirOrder) {
@@ -119,9 +135,9 @@ TEST_P(Moe, SomeOfThePairsKeepTheirOrder) {
   const at::Tensor place = at::tensor({0, 3, 4, 9, 17}, at::kLong);
   const ExpertPairs some = pairs_at(all, place.to(device().device));
   int64_t begin = 0, taken = 0;
-  for (int64_t e = 0; e < s.experts; begin += all.count[e++]) {
-    const int64_t n = place.ge(begin).logical_and(place.lt(begin + all.count[e])).sum().item<int64_t>();
-    EXPECT_EQ(some.count[e], n);
+  for (int64_t e = 0; e < s.experts; begin += all.count()[e++]) {
+    const int64_t n = place.ge(begin).logical_and(place.lt(begin + all.count()[e])).sum().item<int64_t>();
+    EXPECT_EQ(some.count()[e], n);
     EXPECT_EQ(some.ends.to(at::kCPU)[e].item<int64_t>(), taken += n);
   }
   EXPECT_TRUE(some.pair.to(at::kCPU).equal(all.pair.to(at::kCPU).index_select(0, place)));

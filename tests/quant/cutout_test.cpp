@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of quantised weights: the numbers of the whole, as numbers and as codes.
+// Parts of quantised weights, and stacks of them: their numbers, as numbers and as codes.
 #include "quant/cutout.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include "quant/fp8.h"
 #include "quant/hqq.h"
 #include "quant/int8.h"
+#include "quant/row_stack.h"
 
 namespace apus::quant {
 namespace {
@@ -39,15 +40,19 @@ std::vector<float> numbers(const Matrix& m, int64_t row, int64_t count) {
   return out;
 }
 
-// What the codes stand for, of formats that are no FP8.
-std::vector<float> from_codes(const Matrix& m) {
+// What the codes stand for, of formats that are no FP8; read so many rows at a time.
+std::vector<float> from_codes(const Matrix& m, int64_t step = 1000) {
   const auto& coded = dynamic_cast<const Coded&>(m);
   const CodeForm form = *coded.code_form();
   const auto [rows, columns] = m.shape();
   const int64_t groups = (columns + form.group - 1) / form.group;
   std::vector<uint8_t> code(static_cast<size_t>(rows * columns));
   std::vector<float> scale(static_cast<size_t>(rows * groups)), zero(scale.size()), least(scale.size()), out;
-  coded.read_codes(0, rows, {code.data(), scale.data(), zero.data(), least.data()});
+  for (int64_t row = 0; row < rows; row += step) {
+    const int64_t at = row * groups;
+    coded.read_codes(row, std::min(step, rows - row),
+                     {code.data() + row * columns, scale.data() + at, zero.data() + at, least.data() + at});
+  }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
       const auto at = static_cast<size_t>(r * columns + c), group = static_cast<size_t>(r * groups + c / form.group);
@@ -98,6 +103,33 @@ TEST(Cutout, IsWidenedToAGridThatEndsWithTheWhole) {
   EXPECT_EQ(wide.row, 0);
   EXPECT_EQ(wide.column, 192);
   EXPECT_EQ(wide.shape, (Shape{96, 128}));
+}
+
+TEST(RowStack, HoldsTheNumbersOfAllOneBelowTheOther) {
+  for (const MatrixPtr& first : weights()) {
+    SCOPED_TRACE(first->format());
+    const MatrixPtr second = cut_out(first, {.row = 32, .shape = {40, 320}}),
+                    third = cut_out(first, {.row = 0, .shape = {40, 320}}), all = row_stack({second, third});
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all->shape(), (Shape{80, 320}));
+    EXPECT_EQ(all->bytes(), second->bytes() + third->bytes());
+    std::vector<float> want = numbers(*second, 0, 40);
+    const std::vector<float> more = numbers(*third, 0, 40);
+    want.insert(want.end(), more.begin(), more.end());
+    EXPECT_EQ(numbers(*all, 0, 80), want);
+    EXPECT_EQ(numbers(*all, 35, 10), std::vector<float>(want.begin() + 35 * 320, want.begin() + 45 * 320));
+    if (dynamic_cast<const Coded&>(*all).code_form()->kind == CodeForm::Kind::E4m3) continue;
+    const std::vector<float> coded = from_codes(*all, 32);  // from within the second on
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(coded[i], want[i], 1e-6f * std::abs(want[i]) + 1e-7f) << i;
+  }
+}
+
+TEST(RowStack, TakesNoneThatAreNotAlike) {
+  const auto all = weights();
+  EXPECT_FALSE(row_stack({all[0], all[1]}));                                 // forms
+  EXPECT_FALSE(row_stack({all[0], cut_out(all[0], {.shape = {32, 320}})}));  // sizes
+  // rows that end within a panel
+  EXPECT_TRUE(row_stack({all[0], all[0]}));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The program on the simulated NPU as a user runs it: program_test.sh APUS SIM_FOLDER WORK_FOLDER CASE
 set -euo pipefail
-apus=$1 sim=$2 work=$3 case=$4
+apus=$1 sim=$2 work=$3 case=$4 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$work" && mkdir -p "$work"
 self_built="$sim/lib"                 # libascendcl and a libtorch_npu that starts without Python
 runtime_only="$work/runtime"          # libascendcl alone
@@ -48,6 +48,7 @@ P
   ;;
 waits)  # in a step of training the host waits for the device twice (its loss, the gradients' norm), in a decoded token once
   model bfloat16 && rows
+  (cd "$work" && . "$here/../tiny_models.sh" && make_tiny_models "$apus" bfloat16)
   export LD_LIBRARY_PATH=$self_built
   waited() { awk '{ sum += $2 } END { print sum + 0 }' "$work/$1"; }  # in a longer run more than in a shorter one
   head -n 1 "$work/rows.jsonl" >"$work/one.jsonl"  # several may come in one step or in two
@@ -57,11 +58,16 @@ waits)  # in a step of training the host waits for the device twice (its loss, t
       --split_dataset_ratio 0 2>"$work/said" || { cat "$work/said" >&2; fail "sft"; }
     APUS_SIM_WAITS="$work/infer$steps" infer npu npu --max_new_tokens $((4 * steps)) --temperature 0.7 --top_p 0.9 \
       --val_dataset "$work/one.jsonl"
+    # experts that are held quantised
+    APUS_SIM_WAITS="$work/experts$steps" infer npu experts --max_new_tokens $((4 * steps)) --model "$work/moe" --quant_method hqq --quant_bits 4 \
+      --val_dataset "$work/one.jsonl"
   done
   more=$(($(waited sft12) - $(waited sft4)))
   [ $more = 16 ] || { cat "$work/sft12" >&2; fail "8 steps of training waited $more times, not 16"; }
   more=$(($(waited infer12) - $(waited infer4)))
   [ $more -le 32 ] || { cat "$work/infer12" >&2; fail "32 decoded tokens waited $more times"; }
+  more=$(($(waited experts12) - $(waited experts4)))
+  [ $more -le 32 ] || { cat "$work/experts12" >&2; fail "32 decoded tokens of a mixture waited $more times"; }
   ;;
 memory)  # a device that is too small: what to do, and exit code 5
   model float32 && rows

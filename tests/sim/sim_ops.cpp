@@ -126,13 +126,53 @@ void token_unpermute_grad(Args& a) {
   a.results({drows.to(rows.scalar_type()), (picked * grad).sum(-1).to(probs.scalar_type())});
 }
 
+// ---- quantised weights
+
+// int32 [K, N / 8], eight numbers with a sign in each, the lowest bits first -> f32 [K, N].
+at::Tensor unpacked(const at::Tensor& words) {
+  std::vector<at::Tensor> numbers;
+  for (int64_t i = 0; i < 8; ++i)
+    numbers.push_back(words.bitwise_right_shift(4 * i).bitwise_and(15).add(8).remainder(16).sub(8));
+  return at::stack(numbers, -1).view({words.size(0), -1}).to(at::kFloat);
+}
+
+// The matrices of quantised experts [E, K, N], plain in f32: of eight bits, with a scale and an offset a column; of
+// four, with those of groups of k too, where all offsets are 0.
+at::Tensor plain_experts(Args& a, const at::Tensor& x, const at::Tensor& w) {
+  const bool four = w.scalar_type() == at::kInt;
+  SIM_REFUSE(x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16, "x's type");
+  SIM_REFUSE(four || w.scalar_type() == at::kChar, "weight's type");
+  SIM_REFUSE(w.dim() == 3 && w.is_contiguous() && a.integer("group_type") == 0, "weight");
+  const int64_t experts = w.size(0), k = w.size(1), n = w.size(2) * (four ? 8 : 1);
+  SIM_REFUSE(k < 65536 && n < 65536, "k and n");
+  SIM_REFUSE(!a["antiquant_scale"].isNone() && !a["antiquant_offset"].isNone(), "scales and offsets");
+  const auto scales = a["antiquant_scale"].toTensorVector(), offsets = a["antiquant_offset"].toTensorVector();
+  SIM_REFUSE(scales.size() == 1 && offsets.size() == 1, "a list of one each");
+  const at::Tensor scale = scales[0], offset = offsets[0];
+  SIM_REFUSE(scale.sizes() == offset.sizes() && scale.is_contiguous() && offset.is_contiguous(), "sizes");
+  SIM_REFUSE(scale.scalar_type() == x.scalar_type() && offset.scalar_type() == x.scalar_type(), "types of scales");
+  SIM_REFUSE(scale.size(0) == experts && scale.size(-1) == n, "antiquant_scale");
+  const bool groups = scale.dim() == 3;
+  SIM_REFUSE(groups || scale.dim() == 2, "antiquant_scale [E, N] or [E, G, N]");
+  SIM_REFUSE(!groups || (four && k % scale.size(1) == 0), "groups are of four bits, and divide k");
+  SIM_REFUSE(!groups || !offset.ne(0).any().item<bool>(), "with groups nothing is added to codes");
+  const int64_t each = groups ? k / scale.size(1) : k;
+  const auto by_row = [&](const at::Tensor& t) {
+    return (groups ? wide(t) : wide(t).unsqueeze(1)).repeat_interleave(each, 1);
+  };
+  const at::Tensor numbers = four ? unpacked(w.reshape({experts * k, -1})).view({experts, k, n}) : wide(w);
+  return numbers.add(by_row(offset)).mul(by_row(scale));
+}
+
 void grouped_matmul(Args& a) {
   const auto xs = a["x"].toTensorVector(), weights = a["weight"].toTensorVector();
   SIM_REFUSE(xs.size() == 1 && weights.size() == 1, "the simulator takes one tensor each");
   SIM_REFUSE(!a["group_type"].isNone(), "group_type must be given");
-  const at::Tensor x = xs[0], w = weights[0], ends = a.tensor("group_list");
-  SIM_REFUSE(ends.scalar_type() == at::kLong && a.integer("group_list_type") == 0 && x.scalar_type() == w.scalar_type(),
-             "types");
+  const at::Tensor x = xs[0], ends = a.tensor("group_list");
+  const bool plain = x.scalar_type() == weights[0].scalar_type();
+  SIM_REFUSE(!plain || a["antiquant_scale"].isNone(), "plain weights have no scales");
+  const at::Tensor w = plain ? weights[0] : plain_experts(a, x, weights[0]);
+  SIM_REFUSE(ends.scalar_type() == at::kLong && a.integer("group_list_type") == 0, "types");
   const bool rows = a.integer("group_type") == 0;
   SIM_REFUSE(rows ? w.dim() == 3 && w.size(0) == ends.numel() && w.size(1) == x.size(1)
                   : a.integer("group_type") == 2 && x.size(1) == w.size(0),
@@ -149,16 +189,6 @@ void grouped_matmul(Args& a) {
     begin = end;
   }
   a.results({std::vector<at::Tensor>{out}});
-}
-
-// ---- quantised weights
-
-// int32 [K, N / 8], eight numbers with a sign in each, the lowest bits first -> f32 [K, N].
-at::Tensor unpacked(const at::Tensor& words) {
-  std::vector<at::Tensor> numbers;
-  for (int64_t i = 0; i < 8; ++i)
-    numbers.push_back(words.bitwise_right_shift(4 * i).bitwise_and(15).add(8).remainder(16).sub(8));
-  return at::stack(numbers, -1).view({words.size(0), -1}).to(at::kFloat);
 }
 
 void weight_quant_batchmatmul(Args& a) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "quant/codes.h"
 #include "quant/numbers.h"
@@ -123,7 +124,7 @@ bool holds_scales(const CodeOrder& o) {
 }
 }  // namespace
 
-CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type) {
+CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts) {
   const auto* const coded = dynamic_cast<const quant::Coded*>(&matrix);
   const auto form = coded ? coded->code_form() : std::nullopt;
   if (!form) return {};
@@ -132,13 +133,37 @@ CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type) {
   o.bits = form->kind == CodeForm::Kind::Book ? 4 : 8;
   o.book = book_of(*form);
   const Turned turned(*form, o.book);
-  for (int64_t row = 0; row < o.rows; row += kPieceRows)
-    o.pieces.push_back(read_piece(o, *coded, turned, *form, row, std::min(kPieceRows, o.rows - row)));
+  const int64_t step = experts > 0 ? o.rows / experts : kPieceRows;
+  if (experts > 0 && (step % 8 != 0 || step > kPieceRows)) return {};
+  for (int64_t row = 0; row < o.rows; row += step)
+    o.pieces.push_back(read_piece(o, *coded, turned, *form, row, std::min(step, o.rows - row)));
   const bool narrow = type == at::kBFloat16 || type == at::kHalf;
   o.multiplied = narrow && !o.book.defined() && o.group % kGroupStep == 0 && o.columns <= kPieceRows && holds_scales(o);
   if (o.multiplied)
     for (Piece& piece : o.pieces) piece.scale = piece.scale.to(type), piece.offset = piece.offset.to(type);
+  if (experts > 0) o.make_stack();
   return o;
+}
+
+// The grouped product takes eight bits with one scale a row, four with others too if nothing is added to their codes.
+void CodeOrder::make_stack() {
+  const auto joined = [&](at::Tensor Piece::*of) {
+    std::vector<at::Tensor> all;
+    for (Piece& piece : pieces) all.push_back(std::exchange(piece.*of, at::Tensor()));
+    return at::stack(all);
+  };
+  stack = {pieces[0].rows, joined(&Piece::code), joined(&Piece::scale), joined(&Piece::offset)};
+  const bool whole_groups = group == 0 || columns % group == 0;
+  multiplied_together = multiplied && whole_groups &&
+                        (group == 0 || (bits == 4 && !stack.offset.to(at::kFloat).ne(0).any().item<bool>()));
+  view_stack();
+}
+
+void CodeOrder::view_stack() {
+  for (size_t e = 0; e < pieces.size(); ++e) {
+    const auto of = [&](const at::Tensor& t) { return t[static_cast<int64_t>(e)]; };
+    pieces[e] = {stack.rows, of(stack.code), of(stack.scale), of(stack.offset)};
+  }
 }
 
 int64_t CodeOrder::bytes() const {
@@ -150,6 +175,10 @@ int64_t CodeOrder::bytes() const {
 
 void CodeOrder::move_to(c10::Device device) {
   if (book.defined()) book = book.to(device);
+  if (stack.code.defined()) {
+    stack = {stack.rows, stack.code.to(device), stack.scale.to(device), stack.offset.to(device)};
+    return view_stack();
+  }
   for (Piece& piece : pieces)
     for (at::Tensor* t : {&piece.code, &piece.scale, &piece.offset}) *t = t->to(device);
 }
@@ -184,6 +213,30 @@ at::Tensor CodeOrder::plain(const Piece& piece, int64_t row, int64_t count) cons
   const auto part = [&](const at::Tensor& t) { return t.narrow(1, begin, end - begin); };
   const at::Tensor value = values(piece.code.narrow(1, begin / each, (end - begin) / each).contiguous());
   return scaled(value, part(piece.scale), part(piece.offset)).narrow(1, row - begin, count);
+}
+
+at::Tensor CodeOrder::plain_experts(int64_t first, int64_t count) const {
+  return plain_matrices(stack.code.narrow(0, first, count), stack.scale.narrow(0, first, count),
+                        stack.offset.narrow(0, first, count));
+}
+
+at::Tensor CodeOrder::plain_experts(const at::Tensor& ids) const {
+  return plain_matrices(stack.code.index_select(0, ids), stack.scale.index_select(0, ids),
+                        stack.offset.index_select(0, ids));
+}
+
+// [n, columns, bytes], [n, groups, rows] twice.
+at::Tensor CodeOrder::plain_matrices(const at::Tensor& code, const at::Tensor& scale, const at::Tensor& offset) const {
+  const int64_t n = code.size(0), groups = scale.size(1);
+  const at::Tensor value = values(code.reshape({n * columns, code.size(2)}));
+  if (columns % groups == 0) {  // groups of all of them, one behind the other
+    const auto wide = [&](const at::Tensor& t) { return t.to(at::kFloat).reshape({n * groups, 1, -1}); };
+    const at::Tensor by_group = value.view({n * groups, columns / groups, -1});
+    return (by_group + wide(offset)).mul_(wide(scale)).view({n, columns, -1});
+  }
+  std::vector<at::Tensor> each;
+  for (int64_t i = 0; i < n; ++i) each.push_back(scaled(value.narrow(0, i * columns, columns), scale[i], offset[i]));
+  return at::stack(each);
 }
 
 at::Tensor CodeOrder::plain_rows(const at::Tensor& ids) const {

@@ -29,9 +29,12 @@ struct CodeOrder {
   bool multiplied = false;
   at::Tensor book;            // [16 or 256] f32, what a code stands for; undefined: itself
   std::vector<Piece> pieces;  // in the order of rows
+  // Of matrices that lie one below the other (experts): all pieces, which are its parts, one behind the other.
+  Piece stack{};
+  bool multiplied_together = false;  // the vendor's grouped product takes it
 
-  // In host memory. No pieces: this weight has no such order.
-  static CodeOrder of(const quant::Matrix& matrix, at::ScalarType type);
+  // In host memory. No pieces: this weight has no such order. experts > 0: so many matrices, one below the other.
+  static CodeOrder of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts = 0);
 
   int64_t bytes() const;
   void move_to(c10::Device device);
@@ -39,8 +42,14 @@ struct CodeOrder {
   // rows of the whole weight), [n, columns].
   at::Tensor plain(const Piece& piece, int64_t row, int64_t count) const;
   at::Tensor plain_rows(const at::Tensor& ids) const;
+  // Of a stack: matrices of some of its experts, [count, columns, rows of one].
+  at::Tensor plain_experts(int64_t first, int64_t count) const;
+  at::Tensor plain_experts(const at::Tensor& ids) const;
 
  private:
+  at::Tensor plain_matrices(const at::Tensor& code, const at::Tensor& scale, const at::Tensor& offset) const;
+  void make_stack();
+  void view_stack();
   at::Tensor values(const at::Tensor& code) const;
   at::Tensor scaled(const at::Tensor& value, const at::Tensor& scale, const at::Tensor& offset) const;
 };

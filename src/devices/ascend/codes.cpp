@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers and tables whose weights are held as codes (ops/quantised.h), in the device's memory. The vendor's
 // product takes whole numbers of four and eight bits; other weights are made plain there, a part at a time.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -30,7 +33,8 @@ const CodeOrder& held_in(const at::Tensor& codes) { return codes_in<CodeOrder>(c
 at::Tensor pack_codes(const at::Tensor& weight, bool) {
   const quant::Matrix* const matrix = ops::matrix_of(weight);
   require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
-  CodeOrder order = CodeOrder::of(*matrix, weight.scalar_type());
+  const int64_t experts = weight.dim() > 2 ? weight.size(0) : 0;
+  CodeOrder order = CodeOrder::of(*matrix, weight.scalar_type(), experts);
   if (order.pieces.empty()) return at::empty({0}, at::kByte);
   order.move_to(weight.device());
   const int64_t bytes = order.bytes();
@@ -122,11 +126,55 @@ at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& codes, const Opti
   return (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).reshape(sizes);
 }
 
+// Few rows, each by the matrix of its expert.
+at::Tensor of_chosen(const CodeOrder& held, const at::Tensor& x, const at::Tensor& ends) {
+  const at::Tensor row = at::arange(x.size(0), ends.options());
+  const at::Tensor expert = row.unsqueeze(1).ge(ends).sum(1);
+  return at::bmm(x.unsqueeze(1), held.plain_experts(expert).to(held.type)).squeeze(1);
+}
+
+at::Tensor plain_stack(const CodeOrder& held) {
+  const int64_t experts = std::ssize(held.pieces), rows = held.stack.rows,
+                step = std::max<int64_t>(1, kPlainNumbers / (held.columns * rows));
+  const at::Tensor all = at::empty({experts, held.columns, rows}, held.stack.scale.options().dtype(held.type));
+  for (int64_t e = 0; e < experts; e += step) {
+    const int64_t count = std::min(step, experts - e);
+    all.narrow(0, e, count).copy_(held.plain_experts(e, count));
+  }
+  return all;
+}
+
+// x [m, columns] in runs, each for an expert's rows of the weight.
+at::Tensor coded_grouped_linear(const at::Tensor& x_in, const at::Tensor& codes, const at::Tensor& ends, int64_t rows) {
+  static const VendorOp op("npu::npu_grouped_matmul");
+  const CodeOrder& held = held_in(codes);
+  const at::Tensor x = x_in.contiguous();
+  require(x.scalar_type() == held.type && x.size(1) == held.columns && held.stack.code.defined() &&
+              held.stack.rows == rows && std::ssize(held.pieces) == ends.size(0),
+          Fault::Bug, "coded_grouped_linear: ", ends.size(0), " times ", rows, " rows of ", held.rows);
+  if (x.size(0) == 0) return at::empty({0, rows}, x.options());
+  if (!held.multiplied_together && x.size(0) < ends.size(0)) return of_chosen(held, x, ends);
+  VendorOp::Named named{{"group_list", ends}, {"split_item", 2}, {"group_type", 0}, {"group_list_type", 0}};
+  at::Tensor weight;
+  if (held.multiplied_together) {
+    weight = held.bits == 4 ? held.stack.code.view(at::kInt) : held.stack.code;
+    const auto numbers = [&](const at::Tensor& t) {
+      return std::vector<at::Tensor>{held.group == 0 ? t.squeeze(1) : t};
+    };
+    named.push_back({"antiquant_scale", numbers(held.stack.scale)});
+    named.push_back({"antiquant_offset", numbers(held.stack.offset)});
+  } else {
+    weight = plain_stack(held);
+  }
+  return op({std::vector<at::Tensor>{x}, std::vector<at::Tensor>{weight}}, named)[0].toTensorVector()[0];
+}
+
 }  // namespace
 
 std::vector<NativeOp> code_ops() {
   const std::vector<std::string> vendor{"npu::npu_weight_quant_batchmatmul"};
   return {native<pack_codes>("pack_codes", vendor), native<coded_linear>("coded_linear", vendor),
+          native<coded_grouped_linear>("coded_grouped_linear", {vendor[0], "npu::npu_grouped_matmul"}),
           native<coded_embedding>("coded_embedding", vendor), native<plain_codes>("plain_codes", vendor)};
 }
 

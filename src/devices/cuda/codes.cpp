@@ -15,6 +15,7 @@
 #include "devices/cuda/code_order.h"
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
+#include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/quantised.h"
 
@@ -23,6 +24,8 @@ namespace apus::cuda {
 namespace {
 
 constexpr int64_t kRowsOfProduct = 64;               // up to here codes are multiplied as they are
+constexpr int64_t kRowsOfRun = 16;                   // as many in each run, in the mean
+constexpr int64_t kMostBlocks = 65535;               // in y of a grid
 constexpr int64_t kPlainBytes = int64_t{256} << 20;  // that are made plain at a time
 
 struct HeldCodes {
@@ -42,7 +45,8 @@ at::Tensor pack_codes(const at::Tensor& weight, bool) {
   require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
   auto order = is_narrow_or_float(weight.scalar_type()) ? CodeOrder::of(*matrix, weight.scalar_type() == at::kFloat)
                                                         : std::nullopt;
-  if (!order) return at::empty({0}, at::kByte);
+  const bool tiles = weight.dim() == 2 || matrix->shape().rows / weight.size(0) % 16 == 0;  // an expert's are its own
+  if (!order || !tiles) return at::empty({0}, at::kByte);
   const at::Tensor host = at::empty({order->bytes}, at::kByte);
   order->pack(*matrix, host.data_ptr<uint8_t>(),
               [](int64_t count, const auto& f) { at::parallel_for(0, count, 1, f); });
@@ -81,19 +85,27 @@ at::Tensor coded_embedding(const at::Tensor& id, const at::Tensor& codes) {
   return y;
 }
 
-// Of 8, 16 or 32 rows of x.
-const TypedKernel& product_kernel(const CodeOrder& order, int tiles) {
-  static const auto all = [] {
-    std::vector<std::unique_ptr<TypedKernel>> made;
+// For each order of codes, of 8, 16 or 32 rows of x.
+class ProductKernels {
+ public:
+  explicit ProductKernels(const char* name) {
     for (int kind = 0; kind < 4; ++kind)
       for (int scales = 0; scales < 4; ++scales)
         for (const int n : {1, 2, 4})
-          made.push_back(std::make_unique<TypedKernel>("codes", "product", str(", ", kind, ", ", scales, ", ", n)));
-    return made;
-  }();
-  const int scales = (order.zeros || order.leasts ? 1 : 0) + (order.wide ? 2 : 0);
-  return *all[static_cast<size_t>((order.kind * 4 + scales) * 3 + tiles / 2)];
-}
+          all_.push_back(std::make_unique<TypedKernel>("codes", name, str(", ", kind, ", ", scales, ", ", n)));
+  }
+  const Kernel& of(const HeldCodes& held, int tiles) const {
+    const CodeOrder& order = held.order;
+    const int scales = (order.zeros || order.leasts ? 1 : 0) + (order.wide ? 2 : 0);
+    return all_[static_cast<size_t>((order.kind * 4 + scales) * 3 + tiles / 2)]->of(held.type);
+  }
+
+ private:
+  std::vector<std::unique_ptr<TypedKernel>> all_;
+};
+
+// More rows of x are read more often: then several tiles of the weight share what the nearest cache has of them.
+int64_t tiles_together(int64_t tiles, int of_x) { return of_x == 1 || tiles < 256 ? 1 : 4; }
 
 // Of whole stretches, which kernels read in packs.
 at::Tensor filled(const at::Tensor& x, const CodeOrder& order) {
@@ -106,16 +118,15 @@ at::Tensor filled(const at::Tensor& x, const CodeOrder& order) {
 
 // x [m, columns].
 at::Tensor few_products(const HeldCodes& held, const at::Tensor& x_in, const at::Tensor& bias) {
+  static const ProductKernels kernels("product");
   const at::Tensor x = filled(x_in, held.order);
   const int64_t m = x.size(0), tiles = held.order.tiles();
   const at::Tensor y = at::empty({m, held.order.rows}, x.options());
   const int of_x = m <= 8 ? 1 : m <= 16 ? 2 : 4;
-  // More rows of x are read more often: then several tiles of the weight share what the nearest cache has of them.
-  const int64_t together = m <= 8 || tiles < 256 ? 1 : 4;
-  product_kernel(held.order, of_x)
-      .of(held.type)(Extent{(tiles + together - 1) / together, (m + 8 * of_x - 1) / (8 * of_x)}, Extent{256},
-                     held.kernel(), address(x), static_cast<long long>(x.stride(0)), address(bias), address(y),
-                     static_cast<int>(m), static_cast<int>(together));
+  const int64_t together = tiles_together(tiles, of_x);
+  kernels.of(held, of_x)(Extent{(tiles + together - 1) / together, (m + 8 * of_x - 1) / (8 * of_x)}, Extent{256},
+                         held.kernel(), address(x), static_cast<long long>(x.stride(0)), address(bias), address(y),
+                         static_cast<int>(m), static_cast<int>(together));
   return y;
 }
 
@@ -149,10 +160,38 @@ at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& codes, const Opti
   return (few ? few_products(held, rows, bias.value_or(at::Tensor())) : many_products(held, rows, bias)).view(sizes);
 }
 
+// x [m, columns] in runs, each for `rows` rows of the weight.
+at::Tensor few_in_runs(const HeldCodes& held, const at::Tensor& x_in, const at::Tensor& ends, int64_t rows) {
+  static const ProductKernels kernels("product_in_runs");
+  const at::Tensor x = filled(x_in, held.order), y = at::empty({x.size(0), rows}, x.options());
+  const int64_t m = x.size(0), experts = ends.size(0), tiles = rows / 16;
+  const int of_x = m <= 4 * experts ? 1 : m <= 8 * experts ? 2 : 4;
+  const int64_t together = tiles_together(tiles, of_x);
+  kernels.of(held, of_x)(Extent{(tiles + together - 1) / together, m}, Extent{256}, held.kernel(), address(x),
+                         static_cast<long long>(x.stride(0)), address(ends), static_cast<int>(experts),
+                         static_cast<int>(rows), address(y), static_cast<int>(together));
+  return y;
+}
+
+at::Tensor coded_grouped_linear(const at::Tensor& x, const at::Tensor& codes, const at::Tensor& ends_in, int64_t rows) {
+  const HeldCodes& held = held_in(codes);
+  const at::Tensor ends = ends_in.to(at::kLong).contiguous();
+  require(x.scalar_type() == held.type && x.size(1) == held.columns() && ends.size(0) * rows == held.order.rows &&
+              rows % 16 == 0,
+          Fault::Bug, "coded_grouped_linear: x is ", c10::toString(x.scalar_type()), " with ", x.size(1),
+          " columns, the weight ", c10::toString(held.type), " with ", held.columns(), ", ", ends.size(0), " times ",
+          rows, " rows of ", held.order.rows);
+  if (x.size(0) == 0) return at::empty({0, rows}, x.options());
+  if (x.size(0) <= kRowsOfRun * ends.size(0) && x.size(0) <= kMostBlocks && held.type != at::kFloat)
+    return few_in_runs(held, x, ends, rows);
+  return ops::grouped_linear(x, plain_of(held, 0, held.order.rows).view({ends.size(0), rows, held.columns()}), ends);
+}
+
 }  // namespace
 
 std::vector<OwnOp> code_ops() {
   return {own<pack_codes>("pack_codes", kOwnKernel), own<coded_linear>("coded_linear", kOwnKernel),
+          own<coded_grouped_linear>("coded_grouped_linear", kOwnKernel),
           own<coded_embedding>("coded_embedding", kOwnKernel), own<plain_codes>("plain_codes", kOwnKernel)};
 }
 

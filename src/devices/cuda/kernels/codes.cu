@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights [rows, columns] held as codes of four or eight bits, in the order that devices/cuda/codes.h describes: products with
-// up to 32 rows at a time, which tensor cores sum in f32, and rows made plain.
+// up to 32 rows at a time, which tensor cores sum in f32, and rows made plain. Several weights that lie one below the other
+// (experts) are multiplied together, each by its own rows.
 
 // As devices/cuda/codes.h has it.
 struct Codes {
@@ -261,30 +262,38 @@ __device__ inline void fill_table(const Codes& c, uint4* table) {
   __syncthreads();
 }
 
-// y [m, rows] = x W' + bias; rows of x are whole stretches. A block takes `tiles_here` tiles of 16 rows of the weight and, as
-// gridDim.y counts, 8 kTiles rows of x; its warps share out the columns of each tile.
+// Which products a block makes.
+struct Block {
+  long long first_tile;  // of the weight, of this block
+  int tiles_left;        // of the matrix, from there on
+  int tiles_here;        // that the block takes
+  int first, end;        // rows of x that are its own: 8 kTiles from `first` on, those below `end`
+  int row;               // of the matrix, of its first tile
+  int rows;              // of the matrix: columns of y
+};
+
+// y [m, rows] = x W' + bias; rows of x are whole stretches. The warps of a block share out the columns of each tile of 16
+// rows of the weight.
 template <class T, int kKind, int kScales, int kTiles>
-__global__ void __launch_bounds__(kMostWarps * 32, kTiles == 1 ? 3 : 2) product(const __grid_constant__ Codes c, const T* x, long long x_row,
-                                                           const T* bias, T* y, int m, int tiles_here) {
-  __shared__ uint4 space[kKind == kBook ? 256 * 8 : kMostWarps * kTiles * 32];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, splits = blockDim.x / 32 / tiles_here;
-  const int first = blockIdx.y * kTiles * 8;
-  const long long tile = static_cast<long long>(blockIdx.x) * tiles_here + warp % tiles_here;
-  Part<T, kKind, kScales, kTiles> part(c, tile, x, x_row, first, m, space);
+__device__ inline void multiply_block(const Codes& c, const Block& b, const T* x, long long x_row, const T* bias, T* y,
+                                      uint4* space) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, splits = blockDim.x / 32 / b.tiles_here;
+  const int own_tile = warp % b.tiles_here;
+  Part<T, kKind, kScales, kTiles> part(c, b.first_tile + own_tile, x, x_row, b.first, b.end, space);
   // Some stretches at once are on their way.
   constexpr int kAhead = kTiles == 4 ? 1 : 2;  // as registers allow
   Stretch<kScales> held[kAhead];
-  const int end = tile * 16 < c.rows ? c.stretches : 0;
+  const int end = own_tile < b.tiles_left ? c.stretches : 0;
   const auto read = [&](int from) {
 #pragma unroll
     for (int u = 0; u < kAhead; ++u)
       if (from + u * splits < end) part.read(c, from + u * splits, held[u]);
   };
-  read(warp / tiles_here);
+  read(warp / b.tiles_here);
   if constexpr (kKind == kBook) {
     fill_table<T>(c, space);
   }
-  for (int s = warp / tiles_here; s < end; s += kAhead * splits) {
+  for (int s = warp / b.tiles_here; s < end; s += kAhead * splits) {
 #pragma unroll
     for (int u = 0; u < kAhead; ++u)
       if (s + u * splits < end) part.add(s + u * splits, held[u]);
@@ -299,16 +308,60 @@ __global__ void __launch_bounds__(kMostWarps * 32, kTiles == 1 ? 3 : 2) product(
     for (int i = 0; i < 4; ++i)
       sums[((warp * kTiles + t) * 8 + lane % 4 * 2 + i % 2) * 16 + lane / 4 + i / 2 * 8] = part.sum[t][i];
   __syncthreads();
-  for (int n = threadIdx.x; n < tiles_here * kTiles * 128; n += blockDim.x) {
-    const int own = n / 16 % tiles_here, column = n / 16 / tiles_here, x_index = first + column;
-    const long long row = (static_cast<long long>(blockIdx.x) * tiles_here + own) * 16 + n % 16;
-    if (row >= c.rows || x_index >= m) continue;
+  for (int n = threadIdx.x; n < b.tiles_here * kTiles * 128; n += blockDim.x) {
+    const int own = n / 16 % b.tiles_here, column = n / 16 / b.tiles_here, x_index = b.first + column;
+    const int row = b.row + own * 16 + n % 16;
+    if (row >= b.rows || x_index >= b.end) continue;
     float all = 0;
 #pragma unroll 4
     for (int split = 0; split < splits; ++split)
-      all += sums[((split * tiles_here + own) * kTiles * 8 + column) * 16 + n % 16];
-    set(y[x_index * static_cast<long long>(c.rows) + row], all * c.factor + (bias ? to_float(bias[row]) : 0.f));
+      all += sums[((split * b.tiles_here + own) * kTiles * 8 + column) * 16 + n % 16];
+    set(y[x_index * static_cast<long long>(b.rows) + row], all * c.factor + (bias ? to_float(bias[row]) : 0.f));
   }
+}
+
+template <int kKind, int kTiles>
+constexpr int kSpace = kKind == kBook ? 256 * 8 : kMostWarps * kTiles * 32;
+
+// A block takes `tiles_here` tiles of the weight and, as gridDim.y counts, 8 kTiles rows of x.
+template <class T, int kKind, int kScales, int kTiles>
+__global__ void __launch_bounds__(kMostWarps * 32, kTiles == 1 ? 3 : 2) product(const __grid_constant__ Codes c, const T* x, long long x_row,
+                                                           const T* bias, T* y, int m, int tiles_here) {
+  __shared__ uint4 space[kSpace<kKind, kTiles>];
+  const int tile = blockIdx.x * tiles_here, tiles = (c.rows + 15) / 16, first = blockIdx.y * kTiles * 8;
+  const Block block{tile, tiles - tile, tiles_here, first, m, tile * 16, c.rows};
+  multiply_block<T, kKind, kScales, kTiles>(c, block, x, x_row, bias, y, space);
+}
+
+// The run that a row is in: the first that ends behind it. `experts`: in none.
+__device__ inline int run_of(const long long* ends, int experts, int row) {
+  int low = 0, high = experts;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (ends[middle] > row)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+// x's rows lie in runs, each for a matrix of its own, which ends [experts] close; the matrices, of `rows` rows each, a
+// multiple of 16, lie one below the other in the weight. Blocks of each row of x are there, as nobody asks where runs end;
+// the first of every 8 kTiles of a run work, for all of these.
+template <class T, int kKind, int kScales, int kTiles>
+__global__ void __launch_bounds__(kMostWarps * 32, kTiles == 1 ? 3 : 2) product_in_runs(const __grid_constant__ Codes c, const T* x,
+                                                           long long x_row, const long long* ends, int experts, int rows,
+                                                           T* y, int tiles_here) {
+  __shared__ uint4 space[kSpace<kKind, kTiles>];
+  const int first = blockIdx.y, expert = run_of(ends, experts, first);
+  if (expert == experts) return;
+  const int begin = expert > 0 ? static_cast<int>(ends[expert - 1]) : 0;
+  if ((first - begin) % (8 * kTiles) != 0) return;
+  const int tile = blockIdx.x * tiles_here, tiles = rows / 16;
+  const Block block{static_cast<long long>(expert) * tiles + tile, tiles - tile, tiles_here, first,
+                    static_cast<int>(ends[expert]), tile * 16, rows};
+  multiply_block<T, kKind, kScales, kTiles>(c, block, x, x_row, nullptr, y, space);
 }
 
 __device__ inline float e4m3(unsigned code) {
