@@ -67,7 +67,8 @@ class DeviceKind {
   virtual std::string native_op(const std::string&) const { return ""; }
   virtual std::string library_version() const = 0;  // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
-  virtual Recorder recorder() const { return {}; }  // empty: this kind records nothing
+  virtual Recorder recorder() const { return {}; }   // empty: this kind records nothing
+  virtual bool works_apart() const { return true; }  // the host goes on while it computes
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;
   virtual std::vector<Status> status() const { return {}; }
   virtual Topology topology() const { return {}; }

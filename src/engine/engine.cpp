@@ -25,6 +25,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
       spec_(with_block_size(spec, model, options.device())),
       hooks_(std::move(hooks)),
       threads_(at::get_num_threads()),
+      runs_ahead_(spec_.run_ahead.value_or(kind_of(options.device()).works_apart())),
       builder_(options.device(), spec_.block_size),
       recorded_(options, spec_.block_size, hooks_.recorder ? hooks_.recorder : kind_of(options.device()).recorder()) {
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
@@ -166,6 +167,7 @@ std::vector<std::string> Engine::adapters() const {
 
 void Engine::run_on_thread(std::function<void()> work) {
   auto task = std::make_shared<std::packaged_task<void()>>([this, work = std::move(work)] {
+    land();
     work();
     publish_stats();
   });

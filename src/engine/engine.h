@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "engine/answer/guess_length.h"
@@ -104,6 +105,18 @@ class Engine : public TextEngine {
   void stay_in_touch();
   void lose(const std::string& why);
   void one_step();
+  void fail_step(const std::vector<int64_t>& ids, const std::exception& error);  // of these sequences
+  // One step behind the device (engine_ahead.cpp). A step of one token a sequence that the device was asked for, whose
+  // tokens the host does not know yet:
+  struct Flight {
+    std::vector<int64_t> ids;  // of its sequences; some may be over by now
+    DrawnTokens drawn;
+  };
+  bool may_fly(const StepPlan& plan) const;
+  Flight launch(const StepPlan& plan, const at::Tensor& id_S);  // undefined: the host knows them
+  void fly_on();
+  void land(Flight flight);
+  void land();  // what is under way, if anything is
   // Guesses (engine_drafts.cpp):
   const GuessHead* guess_head(const Model& model) const;
   int64_t drafter_bytes(const Model& model) const;  // of its keys and values, in a block
@@ -119,12 +132,16 @@ class Engine : public TextEngine {
   std::vector<KeptState> keep_states(const StepPlan& plan) const;
   void put_back(const std::vector<KeptState>& kept);
   void compute(const StepPlan& plan);
+  std::vector<std::string> adapters_of(const StepPlan& plan) const;  // empty: none are loaded
+  bool gives_one_token(const StepPlan::Item& item) const;            // and reads one
+  SampleRow sample_row(int64_t id, int64_t unknown = 0) const;
   at::Tensor logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
                     const std::vector<std::string>& adapter_of_row);
   void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   // Logits of a step in which every sequence gets its next token, where the device has recorded such steps; undefined:
   // it has not.
-  at::Tensor recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter);
+  at::Tensor recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter,
+                             const at::Tensor& id_S = {});
   using LogitsOf =
       std::function<at::Tensor(const std::vector<int64_t>& rows, const std::vector<std::string>& adapter_of_row)>;
   void take_samples(const StepPlan& plan, const LogitsOf& logits_of);
@@ -147,6 +164,7 @@ class Engine : public TextEngine {
   const EngineSpec spec_;
   const ModelHooks hooks_;
   const int threads_;
+  const bool runs_ahead_;
   int64_t max_model_len_ = 0;
   KvCache::Spec cache_spec_;
   int64_t pictures_ = 0;  // that the model keeps beside the cache
@@ -160,6 +178,7 @@ class Engine : public TextEngine {
   StepBuilder builder_;
   RecordedDecode recorded_;
   Sampler sampler_;
+  std::optional<Flight> flight_;
   std::map<int64_t, Active> active_;
   std::vector<Leaving> leaving_;
   EngineStats counted_;

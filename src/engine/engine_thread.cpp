@@ -43,6 +43,7 @@ void Engine::run() {
     detach_unused();
     publish_stats();
   }
+  land();
   while (!active_.empty()) finish(active_.begin()->first, Finish::Cancelled);
   detach_unused();
   if (!hooks_.line || !lost_.empty() || resting_) return;
@@ -127,28 +128,32 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 
 void Engine::one_step() {
   if (!lost_.empty()) return lose(lost_);
+  if (flight_) return fly_on();
   StepPlan plan = scheduler_->next(model_->media_at_once());
   if (plan.items.empty()) return;
   publish_stats();  // who runs now waits no longer
   ++counted_.steps;
+  const std::vector<int64_t> ids = plan.ids();
   try {
     add_drafts(plan);
-    compute(plan);
+    if (!may_fly(plan)) return compute(plan);
+    flight_ = launch(plan, {});
+    scheduler_->advance(plan);
   } catch (const std::exception& error) {
-    const Error e = explained(error, options_.device(), kLessMemory);
-    // What this step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
-    ++counted_.failed_steps;
-    if (hooks_.line) return lose(e.what());
-    log_error("a step of ", plan.items.size(), " sequences and ", plan.tokens, " tokens failed: ", e.what());
-    std::vector<int64_t> ids;
-    for (const auto& [id, a] : active_)
-      for (const auto& item : plan.items)
-        if (scheduler_->find(id) == item.sequence) ids.push_back(id);
-    for (const int64_t id : ids) finish(id, Finish::Failed, e.what());
+    fail_step(ids, error);
   }
 }
 
-void Engine::compute(const StepPlan& plan) {
+// What the step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
+void Engine::fail_step(const std::vector<int64_t>& ids, const std::exception& error) {
+  const Error e = explained(error, options_.device(), kLessMemory);
+  ++counted_.failed_steps;
+  if (hooks_.line) return lose(e.what());
+  log_error("a step of ", ids.size(), " sequences failed: ", e.what());
+  for (const int64_t id : ids) finish(id, Finish::Failed, e.what());
+}
+
+std::vector<std::string> Engine::adapters_of(const StepPlan& plan) const {
   std::vector<std::string> adapter;
   bool loaded = !leaving_.empty();
   {
@@ -157,6 +162,11 @@ void Engine::compute(const StepPlan& plan) {
   }
   if (loaded)
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
+  return adapter;
+}
+
+void Engine::compute(const StepPlan& plan) {
+  const std::vector<std::string> adapter = adapters_of(plan);
   if (hooks_.line)
     hooks_.line->tell({.kind = Order::Kind::Step, .step = builder_.read(plan, cache_spec_.seats > 0, adapter)});
   const std::vector<KeptState> kept = keep_states(plan);
@@ -178,18 +188,21 @@ void Engine::compute(const StepPlan& plan) {
   put_back(kept);
 }
 
-at::Tensor Engine::recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter) {
-  const auto plain = [&](const StepPlan::Item& item) {
-    return item.last && item.count == 1 && item.sequence->media.empty() &&
-           !active_.at(item.sequence->id).request.embedding;
-  };
+bool Engine::gives_one_token(const StepPlan::Item& item) const {
+  return item.last && item.count == 1 && item.sequence->media.empty() &&
+         !active_.at(item.sequence->id).request.embedding;
+}
+
+at::Tensor Engine::recorded_logits(const StepPlan& plan, const std::vector<std::string>& adapter,
+                                   const at::Tensor& id_S) {
   if (!experts_met_.empty()) return {};
   const bool alike = adapter.empty() || std::all_of(adapter.begin(), adapter.end(),
                                                     [&](const std::string& name) { return name == adapter[0]; });
   if (hooks_.line || (drafter_ && drafter_->looks_on()) || !alike || !recorded_.possible(*model_, *cache_) ||
-      !std::all_of(plan.items.begin(), plan.items.end(), plain))
+      !std::all_of(plan.items.begin(), plan.items.end(), [&](const auto& item) { return gives_one_token(item); }))
     return {};
-  return recorded_(*model_, *cache_, builder_.read(plan, /*seats=*/false, adapter), adapter.empty() ? "" : adapter[0]);
+  return recorded_(*model_, *cache_, builder_.read(plan, /*seats=*/false, adapter), adapter.empty() ? "" : adapter[0],
+                   id_S);
 }
 
 // Through the head, on all ranks: `rows` rise.
@@ -275,6 +288,12 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
   }
 }
 
+SampleRow Engine::sample_row(int64_t id, int64_t unknown) const {
+  const Active& a = active_.at(id);
+  const Sequence& s = *scheduler_->find(id);
+  return {&a.request.sampling, {s.tokens, s.prompt, a.counts}, a.request.constraint.get(), {}, {}, unknown};
+}
+
 // Guesses of the plan are checked one behind the other: a guess is right when it is what its row chooses, as if it had
 // been alone.
 void Engine::take_samples(const StepPlan& plan, const LogitsOf& logits_of) {
@@ -301,10 +320,8 @@ void Engine::take_samples(const StepPlan& plan, const LogitsOf& logits_of) {
     std::vector<int64_t> drawn;
     std::vector<SampleRow> rows;
     for (const Place& place : places) {
-      Active& a = active_.at(place.id);
-      const Sequence& s = *scheduler_->find(place.id);
       drawn.push_back(place.row);
-      rows.push_back({&a.request.sampling, {s.tokens, s.prompt, a.counts}, a.request.constraint.get(), {}, {}});
+      rows.push_back(sample_row(place.id));
     }
     sampler_(rows_of(logits_RV, drawn), rows);
     std::vector<Place> next;
@@ -404,6 +421,7 @@ void Engine::detach_unused() {
     const Leaving gone = std::move(leaving_[i]);
     leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
     try {
+      land();
       recorded_.forget();
       if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::UnloadAdapter, .adapter = gone.name});
       hooks_.unload(gone.name);

@@ -16,7 +16,7 @@ namespace apus {
 // All that the recorded work reads from outside lies in `step` and `inputs`, and stays where it is.
 struct RecordedDecode::Recorded {
   int64_t rows = 0, width = 0;
-  at::Tensor host, there;  // the step's numbers as bytes: ids, slots; ends of queries, ends of keys, blocks
+  at::Tensor there;  // the step's numbers as bytes: ids, slots; ends of queries, ends of keys, blocks
   Inputs inputs{at::Tensor()};
   Step step, head_step;
   bool recorded = false;
@@ -59,7 +59,6 @@ std::unique_ptr<RecordedDecode::Recorded> RecordedDecode::blank(int64_t rows, in
   auto r = std::make_unique<Recorded>();
   r->rows = rows, r->width = width;
   const int64_t bytes = rows * 2 * 8 + (2 * (rows + 1) + rows * width) * 4;
-  r->host = staging(bytes, options_.device());
   r->there = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(options_.device()));
   int64_t offset = 0;
   r->inputs.id_T = part(r->there, offset, rows, at::kLong);
@@ -73,9 +72,11 @@ std::unique_ptr<RecordedDecode::Recorded> RecordedDecode::blank(int64_t rows, in
 }
 
 // The rows behind the last sequence have no queries, no keys and no place in the cache.
-void RecordedDecode::fill(Recorded& r, const StepNumbers& n) const {
+void RecordedDecode::fill(Recorded& r, const StepNumbers& n, const at::Tensor& id_S) const {
   const int64_t sequences = std::ssize(n.begin), widest = sequences > 0 ? std::ssize(n.blocks) / sequences : 0;
-  auto* const id = reinterpret_cast<int64_t*>(r.host.data_ptr<uint8_t>());
+  // Of its own for each step: the device may not have read those of the step before.
+  const at::Tensor host = staging(r.there.numel(), options_.device());
+  auto* const id = reinterpret_cast<int64_t*>(host.data_ptr<uint8_t>());
   int64_t* const slot = id + r.rows;
   auto* const cu_q = reinterpret_cast<int32_t*>(slot + r.rows);
   int32_t* const cu_k = cu_q + r.rows + 1;
@@ -90,7 +91,8 @@ void RecordedDecode::fill(Recorded& r, const StepNumbers& n) const {
     if (there)
       std::memcpy(blocks + i * r.width, n.blocks.data() + i * widest, static_cast<size_t>(widest) * sizeof(int32_t));
   }
-  r.there.copy_(r.host, /*non_blocking=*/true);
+  r.there.copy_(host, /*non_blocking=*/true);
+  if (id_S.defined()) r.inputs.id_T.narrow(0, 0, sequences).copy_(id_S);
 }
 
 // Positions and rotary tables, which may depend on each sequence's length, are made anew for each step.
@@ -129,7 +131,7 @@ void RecordedDecode::record(Recorded& r, const Model& model) {
 }
 
 at::Tensor RecordedDecode::operator()(const Model& model, KvCache& cache, const StepNumbers& n,
-                                      const std::string& adapter) {
+                                      const std::string& adapter, const at::Tensor& id_S) {
   const int64_t sequences = std::ssize(n.begin), rows = rounded_up(sequences),
                 width = power_of_two(kLeastWidth, std::ssize(n.blocks) / sequences);
   const Key key{rows, width, n.routed, adapter};
@@ -143,7 +145,7 @@ at::Tensor RecordedDecode::operator()(const Model& model, KvCache& cache, const 
     }
   }
   Recorded& r = *known;
-  fill(r, n);
+  fill(r, n, id_S);
   prepare(r, model, n);
   if (!r.recorded) {
     try {

@@ -24,8 +24,10 @@ class RecordedDecode {
   // Whether this device, model and cache allow it.
   bool possible(const Model& model, const KvCache& cache) const;
   // Logits [S, V], valid until the next call; undefined: it turned out that this model's work cannot be recorded. All
-  // sequences go through the adapter of that name, where `numbers` are routed; "": through none.
-  at::Tensor operator()(const Model& model, KvCache& cache, const StepNumbers& numbers, const std::string& adapter);
+  // sequences go through the adapter of that name, where `numbers` are routed; "": through none. id_S: their tokens,
+  // where only the device knows them; undefined: `numbers` have them.
+  at::Tensor operator()(const Model& model, KvCache& cache, const StepNumbers& numbers, const std::string& adapter,
+                        const at::Tensor& id_S = {});
   // The model's tensors, its adapters or the cache lie elsewhere from now on.
   void forget();
 
@@ -34,7 +36,7 @@ class RecordedDecode {
   using Key = std::tuple<int64_t, int64_t, bool, std::string>;  // rows, blocks a sequence, routed, adapter
 
   std::unique_ptr<Recorded> blank(int64_t rows, int64_t width, KvCache& cache) const;
-  void fill(Recorded& r, const StepNumbers& numbers) const;
+  void fill(Recorded& r, const StepNumbers& numbers, const at::Tensor& id_S) const;
   void prepare(Recorded& r, const Model& model, const StepNumbers& numbers) const;
   at::Tensor compute(const Recorded& r, const Model& model) const;
   void record(Recorded& r, const Model& model);

@@ -5,6 +5,8 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
+#include "tensor/upload.h"
+
 namespace apus {
 
 at::Tensor rows_of(const at::Tensor& all, const std::vector<int64_t>& rows) {
@@ -16,7 +18,7 @@ at::Tensor rows_of(const at::Tensor& all, const std::vector<int64_t>& rows) {
   }
   if (runs.size() == 1) return runs[0];
   if (runs.size() <= kMostRuns) return at::cat(runs, 0);
-  return at::index_select(all, 0, at::tensor(rows, at::kLong).to(all.device()));
+  return at::index_select(all, 0, uploaded(at::tensor(rows, at::kLong), all.device()));
 }
 
 }  // namespace apus

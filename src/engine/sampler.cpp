@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "engine/rows.h"
 #include "ops/draw_tokens.h"
@@ -22,11 +23,6 @@ namespace apus {
 namespace {
 constexpr int64_t kPiece = 16;  // rows on the host at once: 10 MB with a vocabulary of 150,000
 
-// Only the token, and its own log-probability, are asked for, of logits as they are.
-bool is_plain_draw(const SampleRow& row) {
-  return row.sampling->top_logprobs <= 0 && changes_nothing(*row.sampling, row.history, row.constraint != nullptr);
-}
-
 ops::DrawRule rule_of(const SampleRow& row, int64_t at) {
   const Sampling& s = *row.sampling;
   return {.row = static_cast<double>(at),
@@ -35,7 +31,7 @@ ops::DrawRule rule_of(const SampleRow& row, int64_t at) {
           .top_p = s.top_p,
           .min_p = s.min_p,
           .epsilon_cutoff = s.epsilon_cutoff,
-          .number = draw_number(s.seed, std::ssize(row.history.tokens)),
+          .number = draw_number(s.seed, std::ssize(row.history.tokens) + row.unknown),
           .logprob = s.top_logprobs < 0                         ? 0.0
                      : s.tempered_logprobs && s.temperature > 0 ? 2.0
                                                                 : 1.0};
@@ -48,15 +44,27 @@ at::Tensor draw_there(const at::Tensor& logits_RV, const std::vector<int64_t>& w
   return ops::draw_tokens(logits_RV, rules);
 }
 
-void take_drawn(const at::Tensor& drawn, const std::vector<int64_t>& which, std::vector<SampleRow>& rows) {
-  const at::Tensor host = drawn.to(at::kCPU).contiguous();
-  const float* at = host.data_ptr<float>();
-  for (const int64_t i : which) {
-    TokenOut& out = rows[static_cast<size_t>(i)].out;
-    out.id = static_cast<int32_t>(*at++), out.logprob = *at++;
-  }
-}
 }  // namespace
+
+bool is_plain_draw(const SampleRow& row) {
+  return row.sampling->top_logprobs <= 0 && changes_nothing(*row.sampling, row.history, row.constraint != nullptr);
+}
+
+DrawnTokens::DrawnTokens(const at::Tensor& logits_RV, const std::vector<SampleRow>& rows,
+                         const std::vector<int64_t>& which)
+    : there_(draw_there(logits_RV, which, rows)), host_(there_) {}
+
+at::Tensor DrawnTokens::ids(const std::vector<int64_t>& some) const {
+  return rows_of(there_.select(1, 0), some).clamp_min(0).to(at::kLong);
+}
+
+std::vector<TokenOut> DrawnTokens::tell() {
+  const at::Tensor host = host_.wait().contiguous();
+  std::vector<TokenOut> out(static_cast<size_t>(host.size(0)));
+  const float* at = host.data_ptr<float>();
+  for (TokenOut& token : out) token.id = static_cast<int32_t>(*at++), token.logprob = *at++;
+  return out;
+}
 
 void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& rows) {
   std::vector<int64_t> there, plain, others;
@@ -66,7 +74,8 @@ void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& ro
      : plain_greedy(*rows[i].sampling, rows[i].constraint != nullptr) ? plain
                                                                       : others)
         .push_back(static_cast<int64_t>(i));
-  const at::Tensor drawn = there.empty() ? at::Tensor() : draw_there(logits_RV, there, rows);
+  std::optional<DrawnTokens> drawn;
+  if (!there.empty()) drawn.emplace(logits_RV, rows, there);
   if (!plain.empty()) greedy(logits_RV, plain, rows);
   on_host(logits_RV, others, [&](int64_t i, std::span<float> logits) {
     SampleRow& row = rows[static_cast<size_t>(i)];
@@ -86,7 +95,9 @@ void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& ro
     row.out = next_token(logits, alone, row.history, allowed);
   });
   add_logprobs(logits_RV, others, rows);
-  if (drawn.defined()) take_drawn(drawn, there, rows);
+  if (!drawn) return;
+  std::vector<TokenOut> tokens = drawn->tell();
+  for (size_t i = 0; i < there.size(); ++i) rows[static_cast<size_t>(there[i])].out = std::move(tokens[i]);
 }
 
 bool Sampler::as_trainer(const SampleRow& row) {

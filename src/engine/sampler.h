@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/answer/sampling_rules.h"
+#include "tensor/late_copy.h"
 
 namespace apus {
 
@@ -19,8 +20,26 @@ struct SampleRow {
   const Sampling* sampling;
   History history;
   Constraint* constraint = nullptr;
-  TokenOut out;       // the result; id -1: no token was possible
-  std::string error;  // ... because the constraint gave up
+  TokenOut out;         // the result; id -1: no token was possible
+  std::string error;    // ... because the constraint gave up
+  int64_t unknown = 0;  // so many tokens behind the history only the device knows
+};
+
+// Only the token, and its own log-probability, are asked for, of logits as they are. It stays so to the answer's end.
+bool is_plain_draw(const SampleRow& row);
+
+// Tokens that the device draws and keeps, and that come to the host when it asks for them.
+class DrawnTokens {
+ public:
+  // One of each of these rows, which are plain draws.
+  DrawnTokens(const at::Tensor& logits_RV, const std::vector<SampleRow>& rows, const std::vector<int64_t>& which);
+  // On the device [n], of some of them; 0 where no token was possible.
+  at::Tensor ids(const std::vector<int64_t>& some) const;
+  std::vector<TokenOut> tell();
+
+ private:
+  at::Tensor there_;  // [R, 2] {token, log-probability}
+  LateCopy host_;
 };
 
 class Sampler {

@@ -62,7 +62,9 @@ void StepBuilder::add_tokens(const StepPlan::Item& item) {
   const Sequence& s = *item.sequence;
   const int64_t known = std::ssize(s.tokens);
   for (int64_t i = item.begin; i < item.begin + item.count; ++i) {
-    numbers_.id.push_back(i < known ? s.tokens[static_cast<size_t>(i)] : s.draft[static_cast<size_t>(i - known)]);
+    const std::vector<int32_t>& from = i < known ? s.tokens : s.draft;
+    const auto at = static_cast<size_t>(i < known ? i : i - known);
+    numbers_.id.push_back(at < from.size() ? from[at] : 0);  // else nobody but the device knows it (Scheduler::ahead)
     numbers_.slot.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
   }
   numbers_.begin.push_back(item.begin);
@@ -91,7 +93,8 @@ namespace {
 void set_routes(Step& step, const AdapterRoutes& routes, at::Device device) {
   step.routed = true;
   step.adapters.clear();
-  for (const auto& [name, list] : routes) step.adapters.push_back({name, at::tensor(list, at::kLong).to(device)});
+  for (const auto& [name, list] : routes)
+    step.adapters.push_back({name, uploaded(at::tensor(list, at::kLong), device)});
 }
 }  // namespace
 

@@ -74,11 +74,22 @@ TEST_P(GoldenEngine, GreedyByRecordedSteps) {
     work();
     return std::make_unique<Repeated>(work);
   };
-  Engine e(*model, at::TensorOptions().dtype(at::kFloat).device(device), {.cache_bytes = bytes(64, 16)}, hooks);
-  Repeated::played = 0;
-  expect_golden(e);
-  expect_golden(e);  // with recordings that are there already
-  if (device.is_cpu()) EXPECT_EQ(Repeated::played > 0, model->steps_are_alike() && model->shape().state.numbers() == 0);
+  for (const bool ahead : {false, true}) {
+    const EngineSpec spec{.cache_bytes = bytes(64, 16), .run_ahead = ahead};
+    Engine e(*model, at::TensorOptions().dtype(at::kFloat).device(device), spec, hooks);
+    Repeated::played = 0;
+    expect_golden(e);
+    expect_golden(e);  // with recordings that are there already
+    const bool possible = model->steps_are_alike() && model->shape().state.numbers() == 0;
+    if (device.is_cpu()) EXPECT_EQ(Repeated::played > 0, possible);
+  }
+}
+
+TEST_P(GoldenEngine, GreedyOneStepBehind) {
+  const auto e = engine(
+      {.block_size = 4, .max_step_tokens = 8, .max_sequences = 3, .cache_bytes = bytes(64, 4), .run_ahead = true});
+  expect_golden(*e);
+  expect_golden(*e);
 }
 
 TEST_P(GoldenEngine, GreedyWhereStepsCannotBeRecorded) {

@@ -19,6 +19,7 @@ class PlainCpu final : public DeviceKind {
   Memory memory(int) const override { return {int64_t{4} << 30, int64_t{2} << 30, 0}; }
   void reset_peak(int) override {}
   void synchronize(int) const override {}
+  bool works_apart() const override { return false; }
   void seed(uint64_t) override {}
   bool supports(c10::ScalarType) const override { return true; }
   std::string library_version() const override { return "libtorch"; }

@@ -17,13 +17,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <map>
-#include <mutex>
 #include <sstream>
 
 #include "ascendcl.h"
 #include "sim_ops.h"
+#include "sim_waits.h"
 #include "tensor/compat.h"
 
 namespace {
@@ -32,27 +30,7 @@ using apus::kNone, apus::Optional;
 
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
 
-// ---- where the host waits for the device
-
-// How often, by the operator; written to the file that APUS_SIM_WAITS names when the process ends. Copies wait unless
-// they are asked not to, and so does what tells the host a number, or a size that depends on numbers.
-class Waits {
- public:
-  ~Waits() {
-    const char* file = std::getenv("APUS_SIM_WAITS");
-    if (!file) return;
-    std::ofstream out(file);
-    for (const auto& [what, count] : counts_) out << what << ' ' << count << '\n';
-  }
-  __attribute__((noinline)) void add(const std::string& what) {
-    const std::lock_guard lock(mutex_);
-    ++counts_[what];
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, int64_t> counts_;
-} waits;
+sim::Waits waits;
 
 bool tells_the_host(const std::string& name) {
   for (const char* one :
@@ -134,7 +112,10 @@ struct SimGuard final : c10::impl::DeviceGuardImplInterface {
     *event = &allocator;
   }
   void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
+  bool queryEvent(void*) const override {
+    waits.add("event");
+    return true;
+  }
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, SimGuard);
@@ -205,7 +186,10 @@ at::Tensor side_of_copy(const at::Tensor& t) { return on_sim(t) ? host_alias(t) 
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   if (on_sim(source) != on_sim(target) && !non_blocking) waits.add(on_sim(source) ? "copy_to_host" : "copy_to_device");
-  side_of_copy(target).copy_(side_of_copy(source));
+  if (on_sim(source) && !on_sim(target) && non_blocking && target.is_contiguous())
+    sim::late_copies().add(host_alias(source), target);
+  else
+    side_of_copy(target).copy_(side_of_copy(source));
   return target;
 }
 
@@ -492,7 +476,10 @@ APUS_EXPORTED void finalize_npu() {}
 }  // namespace torch_npu
 
 namespace c10_npu {
-APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); }
+APUS_EXPORTED int npuSynchronizeDevice(bool) {
+  sim::late_copies().arrive();
+  return aclrtSynchronizeDevice();
+}
 }  // namespace c10_npu
 
 // One generator for all, the host's: random operators run there.

@@ -41,6 +41,7 @@ class CpuKind final : public DeviceKind {
   void reset_peak(int) override { cpu::reset_peak_resident(); }
   void release_cached() override { cpu::release_kept(); }
   void synchronize(int) const override {}
+  bool works_apart() const override { return false; }
   void seed(uint64_t seed) override {
     at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
     const std::lock_guard<std::mutex> lock(generator.mutex());

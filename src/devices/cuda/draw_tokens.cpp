@@ -5,6 +5,7 @@
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
 #include "ops/op.h"
+#include "tensor/upload.h"
 
 namespace apus::cuda {
 
@@ -14,8 +15,7 @@ at::Tensor draw_tokens(const at::Tensor& logits_in, const at::Tensor& rule) {
   static const Kernel kernel("draw_tokens", "draw");
   constexpr int64_t kThreads = 1024;
   const at::Tensor wide = logits_in.to(at::kFloat), logits = wide.stride(1) == 1 ? wide : wide.contiguous();
-  // The driver has read pageable memory of this size before the call returns.
-  const at::Tensor rules = rule.contiguous().to(logits.device(), /*non_blocking=*/true);
+  const at::Tensor rules = uploaded(rule, logits.device());
   const at::Tensor out = at::empty({rule.size(0), 2}, logits.options());
   if (rule.size(0) > 0)
     kernel(Extent{rule.size(0)}, Extent{kThreads}, address(logits), static_cast<long long>(logits.stride(0)),

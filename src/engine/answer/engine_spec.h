@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "engine/answer/draft_spec.h"
@@ -24,6 +25,9 @@ struct EngineSpec {
   bool prefix_caching = true;
   DraftSpec draft;
   std::map<std::string, int64_t> cache_limits;  // bytes, by device ("npu:1"), where there is a limit beside the memory
+  // Whether a step is asked for before the host knows the tokens of the one before it. Absent: where the device works
+  // apart from the host.
+  std::optional<bool> run_ahead;
 
   void fields(OptionTable& v);  // those that a command line sets
 };

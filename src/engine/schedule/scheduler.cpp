@@ -39,6 +39,7 @@ void Scheduler::add(SequenceSpec wanted) {
   s->every_row_ = wanted.every_row;
   s->arrival_ = arrivals_++;
   waiting_.insert(s.get());
+  full_ = false;
   sequences_.emplace(s->id, std::move(s));
 }
 
@@ -53,12 +54,33 @@ StepPlan Scheduler::next(MediaAtOnce at_once) {
   return plan;
 }
 
+StepPlan Scheduler::ahead() {
+  StepPlan plan;
+  if (!waiting_.empty() && !full_) return {};
+  for (Sequence* const s : running_) {
+    const auto known = static_cast<int64_t>(s->tokens.size());
+    if (s->computed != known || grows_out(*s, known + 1)) return {};
+    if (known + 1 < s->limit) {
+      if (!has_block(*s, known + 1)) return {};
+      plan.items.push_back({s, known, 1, true});
+    } else if (!waiting_.empty()) {
+      return {};
+    }
+  }
+  plan.tokens = static_cast<int64_t>(plan.items.size());
+  return plan;
+}
+
+bool Scheduler::grows_out(const Sequence& s, int64_t length) const {
+  return s.read_as <= spec_.short_context && length > spec_.short_context;
+}
+
 // Their keys were made with the factors of short texts, and those of the token to come are not.
 void Scheduler::read_outgrown_anew() {
   if (spec_.short_context == 0) return;
   std::vector<Sequence*> outgrown;
   for (const auto& [id, s] : sequences_)
-    if (s->read_as <= spec_.short_context && std::ssize(s->tokens) > spec_.short_context) outgrown.push_back(s.get());
+    if (grows_out(*s, std::ssize(s->tokens))) outgrown.push_back(s.get());
   for (Sequence* const s : outgrown) {
     if (s->running_) preempt(*s);
     s->read_as = std::ssize(s->tokens);
@@ -103,15 +125,19 @@ void Scheduler::plan_decodes(StepPlan& plan) {
   }
 }
 
+// For a text of this length, one block more than it has at most.
+bool Scheduler::has_block(Sequence& s, int64_t length) {
+  if (static_cast<int64_t>(s.blocks.size()) >= blocks_for(length)) return true;
+  const int32_t block = pool_.take();
+  if (block < 0) return false;
+  s.blocks.push_back(block);
+  return true;
+}
+
 // False: no block could be had, and the sequence itself was preempted.
 bool Scheduler::room_for_next_token(Sequence& s) {
-  if (static_cast<int64_t>(s.blocks.size()) >= blocks_for(static_cast<int64_t>(s.tokens.size()))) return true;
   for (;;) {
-    const int32_t block = pool_.take();
-    if (block >= 0) {
-      s.blocks.push_back(block);
-      return true;
-    }
+    if (has_block(s, static_cast<int64_t>(s.tokens.size()))) return true;
     Sequence& last = **running_.rbegin();
     preempt(last);
     if (&last == &s) return false;
@@ -135,12 +161,18 @@ void Scheduler::plan_tokens(StepPlan& plan, const Sequence& s) const {
 }
 
 void Scheduler::admit(StepPlan& plan) {
+  bool later = false;
+  full_ = false;
   for (auto it = waiting_.begin();
        it != waiting_.end() && plan.tokens < spec_.max_step_tokens && running() < spec_.max_sequences;) {
     Sequence& s = **it;
     const Entry entry = try_admit(s);
-    if (entry == Entry::Full) return;  // nobody overtakes: a long prompt gets its turn
+    if (entry == Entry::Full) {  // nobody overtakes: a long prompt gets its turn
+      full_ = !later;
+      return;
+    }
     ++it;
+    later |= entry == Entry::Later;
     if (entry == Entry::Later) continue;
     waiting_.erase(&s);
     running_.insert(&s);
@@ -149,6 +181,7 @@ void Scheduler::admit(StepPlan& plan) {
     free_seats_.pop_back();
     plan_tokens(plan, s);
   }
+  full_ = running() == spec_.max_sequences;
 }
 
 bool Scheduler::room_for_media(const Sequence& s) const {
@@ -255,6 +288,7 @@ bool Scheduler::remove(int64_t id) {
   drop_blocks(s);
   (s.running_ ? running_ : waiting_).erase(&s);
   leave_seat(s);
+  full_ = false;
   sequences_.erase(it);
   return true;
 }

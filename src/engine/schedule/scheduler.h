@@ -71,6 +71,12 @@ struct StepPlan {
   };
   std::vector<Item> items;
   int64_t tokens = 0;
+
+  std::vector<int64_t> ids() const {  // of its sequences
+    std::vector<int64_t> out;
+    for (const Item& item : items) out.push_back(item.sequence->id);
+    return out;
+  }
 };
 
 class Scheduler {
@@ -92,6 +98,10 @@ class Scheduler {
   // Empty: nothing to do. `at_once`: it does not end within a medium, or between the first one and the last; where
   // these are longer than what is left of the step's tokens, it has so many more.
   StepPlan next(MediaAtOnce at_once = MediaAtOnce::Nothing);
+  // The step behind one that is under way: all that run were in it (advance()) and wait for its tokens (append()),
+  // which nobody knows yet. One token of each that goes on unless that token ends it. Empty: first it must be known, as
+  // somebody may come in then, or a block lacks.
+  StepPlan ahead();
   // How many tokens may be guessed behind an item that is one token of an answer: what its length, the step's tokens,
   // of which `taken` more are, and free blocks, which it takes, allow.
   int64_t room_to_draft(const StepPlan& plan, const StepPlan::Item& item, int64_t wanted, int64_t taken = 0);
@@ -126,6 +136,8 @@ class Scheduler {
   int64_t reserve() const;
   void read_outgrown_anew();
   void make_room_for_priority();
+  bool grows_out(const Sequence& s, int64_t length) const;  // of the short context
+  bool has_block(Sequence& s, int64_t length);              // or takes one
   bool room_for_next_token(Sequence& s);
   void plan_decodes(StepPlan& plan);
   void plan_prompts(StepPlan& plan);
@@ -149,6 +161,7 @@ class Scheduler {
   std::vector<int64_t> free_seats_;
   std::unordered_map<BlockHash, int32_t, BlockHashOf> promised_;  // content being computed, by how many sequences
   int64_t arrivals_ = 0, preemptions_ = 0, cached_tokens_ = 0;
+  bool full_ = false;                           // nobody who waits can come in before somebody leaves
   MediaAtOnce at_once_ = MediaAtOnce::Nothing;  // of the step that is planned
 };
 
