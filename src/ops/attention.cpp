@@ -20,6 +20,8 @@
 
 #include "base/error.h"
 #include "ops/attention_part.h"
+#include "ops/attention_signature.h"
+#include "ops/coded_cache.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -194,9 +196,28 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
   return {dq, dk, dv};
 }
 
+// The blocks of these sequences, made plain.
+at::Tensor paged_codes(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache,
+                       const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
+                       int64_t max_k, double scale, bool causal, int64_t window, double softcap,
+                       const OptionalTensor& sinks) {
+  static const auto op = handle<attention_signature::Paged>("apus::paged_attention");
+  const int64_t used = std::min(block_table.size(1), (max_k + k_cache.size(1) - 1) / k_cache.size(1));
+  const at::Tensor block = block_table.narrow(1, 0, used).reshape({-1}).to(at::kLong),
+                   keys = plain_blocks(k_cache, block, q.scalar_type());
+  const bool part = v_cache.data_ptr() == k_cache.data_ptr();
+  const at::Tensor values =
+      part ? keys.narrow(3, 0, head_size(v_cache)) : plain_blocks(v_cache, block, q.scalar_type());
+  const at::Tensor table = at::arange(block.size(0), block_table.options().dtype(at::kInt)).view({-1, used});
+  return op.call(q, keys, values, cu_q, cu_k, table, max_q, max_k, scale, causal, window, softcap, sinks);
+}
+
 at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
-                 const at::Tensor& cu_k, const at::Tensor& block_table, int64_t, int64_t, double scale, bool causal,
-                 int64_t window, double softcap, const OptionalTensor& sinks) {
+                 const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale,
+                 bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
+  if (is_coded(k_cache))
+    return paged_codes(q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal, window, softcap,
+                       sinks);
   at::Tensor out = zeros_like_queries(q, v_cache.size(3));
   at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(wide_type(q)));
   const Lengths queries(cu_q), keys(cu_k);

@@ -67,7 +67,7 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
                            int64_t max_k, const AttentionRule& rule);
 
 // A cache of at::kChar or at::kByte holds codes, whole numbers of eight bits or E4M3 ones: behind the numbers of a head
-// stand kCacheScale bytes, the f32 that they are multiplied by. On devices that multiply by codes (ops/quantised.h).
+// stand kCacheScale bytes, the f32 that they are multiplied by (ops/coded_cache.h).
 inline constexpr int64_t kCacheScale = 4;
 inline bool is_coded(const at::Tensor& cache) {
   return cache.scalar_type() == at::kChar || cache.scalar_type() == at::kByte;

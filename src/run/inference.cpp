@@ -102,9 +102,6 @@ void fill(Model& model, const Json& config, const std::string& folder, LoadOptio
 // Scores are exact, and have no engine; answers are as their flag says.
 LoadOptions load_options(const LoadedModel& loaded, const EngineOptions* engine) {
   const bool int8 = engine && engine->quant_compute == "int8";
-  if (engine)
-    require(engine->spec.cache_type == "auto" || loaded.device.device.is_cpu(), Fault::Usage, "--kv_cache_dtype ",
-            engine->spec.cache_type, " is not available on ", loaded.device.kind->name(), ": leave it out");
   return {.dtype = loaded.dtype,
           .device = loaded.device.device,
           .products = int8 ? ops::Products::Int8 : ops::Products::Exact,

@@ -2,8 +2,10 @@
 // Attention over the paged cache: the kernels of paged_attention.cu on the simulated GPU, launched as the program
 // launches them, against softmax in double. What a sequence has not written of its blocks holds NaN.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
+#include "quant/numbers.h"
 #include "tests/devices_host/gpu_kernels.h"
 
 namespace apus::kernels {
@@ -18,8 +20,8 @@ namespace {
 using namespace kernels::paged_attention;
 
 template <class T>
-using Attend = void (*)(const T*, const T*, const T*, Cache, Rule, long long, int, float*, float*, T*, const float*,
-                        int, int);
+using Attend = void (*)(const T*, const void*, const void*, Cache, Rule, long long, int, float*, float*, T*,
+                        const float*, int, int);
 
 struct Lengths {
   int queries, keys;
@@ -69,6 +71,7 @@ struct Kernel {
   int k_size, v_size, heads, kv_heads;
   bool in_matrices = false;
   bool values_in_keys = false;  // one cache, whose first numbers are the values
+  int codes = kPlain;           // how the cache holds numbers
 };
 
 template <class T>
@@ -106,15 +109,16 @@ class Attention {
                       kernel_.v_size,
                       k_row(),
                       v_row(),
-                      head_of(kernel_.k_size),
-                      kernel_.values_in_keys ? head_of(kernel_.k_size) : head_of(kernel_.v_size)};
+                      cached_head(kernel_.k_size),
+                      cached_head(kernel_.values_in_keys ? kernel_.k_size : kernel_.v_size)};
     const Rule rule{scale(), case_.softcap, case_.window};
     const float* const sinks = case_.sinks ? sinks_.data() : nullptr;
-    const T* const values = kernel_.values_in_keys ? k_.data() : v_.data();
+    const void *keys = k_.data(), *values = kernel_.values_in_keys ? k_.data() : v_.data();
+    if (coded()) keys = k_codes_.data(), values = kernel_.values_in_keys ? k_codes_.data() : v_codes_.data();
     gpu::launch({splits, static_cast<unsigned>(kernel_.kv_heads * row_groups), static_cast<unsigned>(cu_q_.size() - 1)},
                 {128}, [&] {
-                  kernel_.attend(q_.data(), k_.data(), values, cache, rule, q_token(), q_head(), part.data(),
-                                 sums.data(), out_.data(), sinks, row_groups, case_.most_queries);
+                  kernel_.attend(q_.data(), keys, values, cache, rule, q_token(), q_head(), part.data(), sums.data(),
+                                 out_.data(), sinks, row_groups, case_.most_queries);
                 });
     if (splits > 1)
       gpu::launch({static_cast<unsigned>(places)}, {128},
@@ -148,10 +152,12 @@ class Attention {
   static constexpr int kBlock = 16, kPack = 16 / sizeof(T), kGap = 2 * kPack;
   // Heads lie apart, as they do in a wider row of queries and in a cache of several layers.
   static int head_of(int size) { return size + kGap; }
+  bool coded() const { return kernel_.codes != kPlain; }
+  int cached_head(int size) const { return coded() ? size + 4 : head_of(size); }
   int q_head() const { return head_of(kernel_.k_size); }
   long long q_token() const { return q_head() * kernel_.heads + kGap; }
-  long long k_row() const { return head_of(kernel_.k_size) * kernel_.kv_heads; }
-  long long v_row() const { return kernel_.values_in_keys ? k_row() : head_of(kernel_.v_size) * kernel_.kv_heads; }
+  long long k_row() const { return cached_head(kernel_.k_size) * kernel_.kv_heads; }
+  long long v_row() const { return kernel_.values_in_keys ? k_row() : cached_head(kernel_.v_size) * kernel_.kv_heads; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(kernel_.k_size)); }
 
   void fill_queries() {
@@ -173,6 +179,7 @@ class Attention {
     for (size_t i = 0; i + 2 < free.size(); i += 2) std::swap(free[i], free[i + 2]);
     const size_t rows = free.size() * kBlock;
     k_ = unwritten<T>(rows * k_row()), v_ = unwritten<T>(kernel_.values_in_keys ? 0 : rows * v_row());
+    if (coded()) k_codes_ = unwritten<unsigned char>(k_.size()), v_codes_ = unwritten<unsigned char>(v_.size());
     table_.assign(std::max(1, sequences * width_), 1 << 28);
     for (int s = 0; s < sequences; ++s)
       for (int place = 0; place < case_.sequences[s].keys; ++place) {
@@ -183,12 +190,29 @@ class Attention {
   }
   void fill_place(int64_t row, bool infinite) {
     for (int h = 0; h < kernel_.kv_heads; ++h) {
-      T* const k = &k_[row * k_row() + h * head_of(kernel_.k_size)];
-      for (int i = 0; i < kernel_.k_size; ++i) k[i] = as<T>(numbers_(case_.size));
-      if (infinite) k[0] = as<T>(-INFINITY);
-      for (int i = 0; i < kernel_.v_size && !kernel_.values_in_keys; ++i)
-        v_[row * v_row() + h * head_of(kernel_.v_size) + i] = as<T>(numbers_(1));
+      const auto k_at = row * k_row() + h * cached_head(kernel_.k_size);
+      fill_head(k_, k_codes_, k_at, kernel_.k_size, case_.size, row);
+      if (infinite) k_[k_at] = as<T>(-INFINITY);
+      if (!kernel_.values_in_keys)
+        fill_head(v_, v_codes_, row * v_row() + h * cached_head(kernel_.v_size), kernel_.v_size, 1, row + 1);
     }
+  }
+  // In codes: numbers that these stand for, exactly.
+  void fill_head(std::vector<T>& to, std::vector<unsigned char>& codes, int64_t at, int count, double size,
+                 int64_t row) {
+    static const std::array<float, 256> e4m3 = quant::e4m3_table();
+    const auto scale = static_cast<float>(std::exp2(std::floor(std::log2(size)) - 4 - static_cast<double>(row % 2)));
+    for (int i = 0; i < count; ++i) {
+      const double number = numbers_(size);
+      to[at + i] = as<T>(number);
+      if (!coded()) continue;
+      const auto near = static_cast<float>(number) / scale;
+      const bool whole = kernel_.codes == kWhole;
+      const float held = whole ? std::nearbyint(std::clamp(near, -127.F, 127.F)) : e4m3[quant::to_e4m3(near)];
+      codes[at + i] = whole ? static_cast<unsigned char>(static_cast<signed char>(held)) : quant::to_e4m3(near);
+      to[at + i] = as<T>(held * scale);
+    }
+    if (coded()) std::memcpy(&codes[at + count], &scale, sizeof scale);
   }
 
   std::vector<double> expected(int s, int query, int head) const {
@@ -199,7 +223,7 @@ class Attention {
     std::vector<int64_t> rows;
     for (int place = std::max(0, case_.window > 0 ? own - case_.window + 1 : 0); place <= own; ++place) {
       rows.push_back(int64_t{table_[s * width_ + place / kBlock]} * kBlock + place % kBlock);
-      const T* const k = &k_[rows.back() * k_row() + kv_head * head_of(kernel_.k_size)];
+      const T* const k = &k_[rows.back() * k_row() + kv_head * cached_head(kernel_.k_size)];
       double dot = 0;
       for (int i = 0; i < kernel_.k_size; ++i) dot += wide(q[i]) * wide(k[i]);
       dot *= scale();
@@ -210,8 +234,8 @@ class Attention {
     if (case_.sinks) top = std::max<double>(top, sinks_[head]), total = std::exp(sinks_[head] - top);
     for (double& x : scores) total += x = std::exp(x - top);
     for (size_t n = 0; n < rows.size(); ++n) {
-      const T* const v = kernel_.values_in_keys ? &k_[rows[n] * k_row() + kv_head * head_of(kernel_.k_size)]
-                                                : &v_[rows[n] * v_row() + kv_head * head_of(kernel_.v_size)];
+      const T* const v = kernel_.values_in_keys ? &k_[rows[n] * k_row() + kv_head * cached_head(kernel_.k_size)]
+                                                : &v_[rows[n] * v_row() + kv_head * cached_head(kernel_.v_size)];
       for (int i = 0; i < kernel_.v_size && scores[n] > 0; ++i) out[i] += scores[n] / total * wide(v[i]);
     }
     return out;
@@ -223,6 +247,7 @@ class Attention {
   std::vector<int> cu_q_, cu_k_, table_;
   int width_ = 1, max_q_ = 1;
   std::vector<T> q_, k_, v_, out_;
+  std::vector<unsigned char> k_codes_, v_codes_;
   std::vector<float> sinks_;
 };
 
@@ -230,15 +255,22 @@ template <class T>
 void check_all(const Kernel<T>& kernel) {
   for (const Case& c : cases()) {
     if (gpu::kSeesRaces && c.what != "all rules, shared out") continue;  // barriers are the same in all of them
-    if (c.infinite && kernel.values_in_keys) continue;                   // a value, too, would be infinite
+    // A value, too, would be infinite; no code is.
+    if (c.infinite && (kernel.values_in_keys || kernel.codes != kPlain)) continue;
     Attention<T> attention(kernel, c);
     attention.run();
     attention.check();
   }
 }
-template <class T, int kLanes, int kPacks, int kRows>
+template <class T, int kLanes, int kPacks, int kRows, int kCodes = kPlain>
 void check_attend(int size, int heads, int kv_heads) {
-  check_all<T>({attend<T, kLanes, kPacks, kRows>, kRows, size, size, heads, kv_heads});
+  check_all<T>({.attend = attend<T, kCodes, kLanes, kPacks, kRows>,
+                .rows = kRows,
+                .k_size = size,
+                .v_size = size,
+                .heads = heads,
+                .kv_heads = kv_heads,
+                .codes = kCodes});
 }
 
 // As the program chooses lanes, packs and rows for heads of these sizes.
@@ -265,32 +297,55 @@ TEST(GpuAttention, F32) {
   check_attend<float, 32, 2, 1>(192, 1, 1);
 }
 TEST(GpuAttention, ValuesSmallerThanKeys) {
-  check_all<bf16>({attend<bf16, 32, 3, 2>, 2, 576, 512, 4, 1});
-  check_all<bf16>({.attend = attend<bf16, 32, 3, 1>,
+  check_all<bf16>({attend<bf16, kPlain, 32, 3, 2>, 2, 576, 512, 4, 1});
+  check_all<bf16>({.attend = attend<bf16, kPlain, 32, 3, 1>,
                    .rows = 1,
                    .k_size = 576,
                    .v_size = 512,
                    .heads = 2,
                    .kv_heads = 1,
                    .values_in_keys = true});
-  check_all<float>({attend<float, 16, 1, 2>, 2, 48, 32, 4, 2});
-  check_all<float>({attend<float, 16, 1, 1>, 1, 32, 64, 2, 1});  // or larger
+  check_all<float>({attend<float, kPlain, 16, 1, 2>, 2, 48, 32, 4, 2});
+  check_all<float>({attend<float, kPlain, 16, 1, 1>, 1, 32, 64, 2, 1});  // or larger
 }
-template <class T, int kSize>
+template <class T, int kSize, int kCodes = kPlain>
 void check_in_matrices(int heads, int kv_heads) {
-  check_all<T>({.attend = attend_in_matrices<T, kSize>,
+  check_all<T>({.attend = attend_in_matrices<T, kCodes, kSize>,
                 .rows = 16,
                 .k_size = kSize,
                 .v_size = kSize,
                 .heads = heads,
                 .kv_heads = kv_heads,
-                .in_matrices = true});
+                .in_matrices = true,
+                .codes = kCodes});
 }
 TEST(GpuAttention, InMatrices) {
   check_in_matrices<bf16, 64>(4, 2);
   check_in_matrices<bf16, 128>(8, 1);
   check_in_matrices<f16, 64>(14, 2);
   check_in_matrices<f16, 128>(2, 2);
+}
+
+TEST(GpuAttention, OverCodes) {
+  check_attend<bf16, 16, 1, 8, kWhole>(80, 8, 1);
+  check_attend<bf16, 16, 1, 4, kFp8>(96, 6, 2);
+  check_attend<f16, 8, 1, 4, kWhole>(64, 3, 1);
+  check_attend<float, 32, 1, 2, kWhole>(128, 2, 2);
+  check_attend<float, 16, 1, 4, kFp8>(64, 4, 1);
+  check_all<bf16>({.attend = attend<bf16, kWhole, 32, 3, 1>,
+                   .rows = 1,
+                   .k_size = 576,
+                   .v_size = 512,
+                   .heads = 2,
+                   .kv_heads = 1,
+                   .values_in_keys = true,
+                   .codes = kWhole});
+}
+TEST(GpuAttention, OverCodesInMatrices) {
+  check_in_matrices<bf16, 64, kWhole>(4, 2);
+  check_in_matrices<bf16, 128, kFp8>(8, 1);
+  check_in_matrices<f16, 64, kFp8>(14, 2);
+  check_in_matrices<f16, 128, kWhole>(2, 2);
 }
 
 }  // namespace

@@ -31,15 +31,18 @@ std::vector<Instance> instances() {
     all.push_back({"rope", "forward<" + type + ">", 512});
     all.push_back({"dropped", "dropped<" + type + ">", 256});
     all.push_back({"store_kv", "store<" + type + ">", 256});
+    for (const char* whole : {"true", "false"})
+      all.push_back({"store_kv", "store_codes<" + type + ", " + whole + ">", 256});
     all.push_back({"sum_of_squares", "sums<" + type + ">", 256});
     all.push_back({"adamw", "step<" + type + ", " + type + ">", 256});
     all.push_back({"paged_attention", "join<" + type + ">", 128});
     for (const char* shape :
          {"4, 1, 8", "8, 1, 8", "16, 1, 1", "16, 1, 2", "16, 1, 4", "16, 1, 8", "32, 1, 8", "32, 2, 4", "32, 3, 2"})
-      all.push_back({"paged_attention", "attend<" + type + ", " + shape + ">", 128});
+      for (const char* codes : {"0", "1", "2"})
+        all.push_back({"paged_attention", "attend<" + type + ", " + codes + ", " + shape + ">", 128});
     if (type == "float") continue;
     all.push_back({"adamw", "step<" + type + ", float>", 256});
-    for (const char* size : {"64", "128"})
+    for (const char* size : {"0, 64", "0, 128", "1, 64", "1, 128", "2, 64", "2, 128"})
       all.push_back({"paged_attention", "attend_in_matrices<" + type + ", " + size + ">", 128});
     for (const char* kind : {"0", "1", "2", "3"}) {
       for (const char* shape : {"0, 1", "1, 4", "3, 2", "3, 4"})

@@ -4,6 +4,7 @@
 // one and a half roundings to its type: its own, and what f32 was off before it.
 #include <algorithm>
 
+#include "quant/numbers.h"
 #include "tests/devices_host/gpu_kernels.h"
 
 namespace apus::kernels {
@@ -230,6 +231,42 @@ TYPED_TEST(GpuPointwise, StoreKv) {
     EXPECT_EQ(std::memcmp(k_cache.data(), want_k.data(), k_cache.size() * sizeof(T)), 0) << c.k_size;
     EXPECT_EQ(std::memcmp(v_cache.data(), want_v.data(), v_cache.size() * sizeof(T)), 0) << c.v_size;
   }
+}
+
+template <class T, bool kWhole>
+void check_store_codes() {
+  Numbers numbers(6);
+  constexpr int kTokens = 4, kHeads = 3, kSize = 40, kRow = kSize + 4, kPlaces = 9;
+  const Laid at{kTokens, kHeads, kSize, 8};
+  auto x = at.filled<T>(numbers);
+  for (int i = 0; i < kSize; ++i) x[at.at(0, 1, i)] = as<T>(0);  // a head of zeros
+  for (int i = 0; i < kSize; ++i)
+    x[at.at(3, 2, i)] = as<T>(i % 9 == 0 ? 1 : 1e-3 * i);  // small ones beside a large one
+  const std::vector<long long> slot{8, -1, 0, 5};
+  auto keys = unwritten<char>(kPlaces * kHeads * kRow), values = keys, want = keys;
+  for (int t = 0; t < kTokens; ++t)
+    for (int h = 0; h < kHeads && slot[t] >= 0; ++h) {
+      char* const row = &want[(slot[t] * kHeads + h) * kRow];
+      float most = 0;
+      for (int i = 0; i < kSize; ++i) most = std::max(most, static_cast<float>(std::fabs(wide(x[at.at(t, h, i)]))));
+      const float scale = most / (kWhole ? 127.F : 448.F), inverse = scale > 0 ? 1 / scale : 0;
+      for (int i = 0; i < kSize; ++i) {
+        const float number = static_cast<float>(wide(x[at.at(t, h, i)])) * inverse;
+        row[i] = kWhole ? static_cast<char>(static_cast<signed char>(std::nearbyint(std::clamp(number, -127.F, 127.F))))
+                        : static_cast<char>(quant::to_e4m3(std::clamp(number, -448.F, 448.F)));
+      }
+      std::memcpy(row + kSize, &scale, sizeof scale);
+    }
+  gpu::launch({kTokens}, {64}, [&] {
+    kernels::store_kv::store_codes<T, kWhole>(x.data(), x.data(), keys.data(), values.data(), slot.data(), at.token(),
+                                              at.head(), at.token(), at.head(), kHeads, kSize, kSize);
+  });
+  EXPECT_EQ(std::memcmp(keys.data(), want.data(), keys.size()), 0);
+  EXPECT_EQ(std::memcmp(values.data(), want.data(), values.size()), 0);
+}
+TYPED_TEST(GpuPointwise, StoreKvInCodes) {
+  check_store_codes<TypeParam, true>();
+  check_store_codes<TypeParam, false>();
 }
 
 // The host's elements (tensor/noise.cpp) and no others; an odd number of them, and more than there are threads.

@@ -14,6 +14,7 @@
 #include "devices/vendor_op.h"
 #include "ops/attention_signature.h"
 #include "ops/op.h"
+#include "ops/ops.h"
 #include "tensor/host_copy.h"
 
 namespace apus::ascend {
@@ -68,6 +69,10 @@ Padding padding(const Lengths& n, at::Device device) {
 at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
                  const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale,
                  bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
+  static const auto reference = ops::handle<ops::attention_signature::Paged>("apus::paged_attention");
+  if (ops::is_coded(k_cache))
+    return ops::call_reference(reference, q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal,
+                               window, softcap, sinks);
   const std::vector<int64_t>& host_q = *on_host(cu_q);
   Lengths n{host_q, each(host_q), each(*on_host(cu_k))};
   const Extent e = extent(host_q);
@@ -75,11 +80,9 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
   const int64_t sequences = static_cast<int64_t>(n.q.size()), heads = q.size(1), head = q.size(2);
   static const bool pages_in_tnd = version_at_least(cann_version(), 8, 3);
   const bool tnd = pages_in_tnd && head == 128 && q.scalar_type() == at::kBFloat16;
-  if (softcap > 0 || sinks.has_value() || !takes(q, v_cache, n, tnd, causal, window)) {
-    static const auto reference = ops::handle<ops::attention_signature::Paged>("apus::paged_attention");
+  if (softcap > 0 || sinks.has_value() || !takes(q, v_cache, n, tnd, causal, window))
     return ops::call_reference(reference, q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal,
                                window, softcap, sinks);
-  }
   static const VendorOp op("npu::npu_fused_infer_attention_score");
   // [B, P, K * H]
   const auto rows = [](const at::Tensor& cache) { return cache.view({cache.size(0), cache.size(1), -1}); };
@@ -109,7 +112,8 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
 void store_kv(const at::Tensor& k, const at::Tensor& v, at::Tensor& k_cache, at::Tensor& v_cache,
               const at::Tensor& slot) {
   const HostNumbers places = on_host(slot);
-  if (std::any_of(places->begin(), places->end(), [](int64_t place) { return place < 0; })) {
+  const bool some = std::any_of(places->begin(), places->end(), [](int64_t place) { return place < 0; });
+  if (some || ops::is_coded(k_cache)) {
     static const auto reference = ops::handle<decltype(store_kv)>("apus::store_kv");
     return ops::call_reference(reference, k, v, k_cache, v_cache, slot);
   }

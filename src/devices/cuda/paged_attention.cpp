@@ -17,7 +17,9 @@
 #include "devices/cuda/flash.h"
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
+#include "ops/coded_cache.h"
 #include "ops/op.h"
+#include "ops/ops.h"
 
 namespace apus::cuda {
 
@@ -46,7 +48,7 @@ struct Rule {
 // How the lanes of a warp share a key, and the rows of a block.
 struct Shape {
   int64_t lanes, packs, rows;
-  bool operator<(const Shape& o) const { return std::tie(lanes, packs, rows) < std::tie(o.lanes, o.packs, o.rows); }
+  auto operator<=>(const Shape&) const = default;
 };
 // No lanes: heads are too large.
 Shape shape_for(int64_t head_packs, int64_t rows) {
@@ -59,22 +61,27 @@ Shape shape_for(int64_t head_packs, int64_t rows) {
   return s;
 }
 
-const TypedKernel& attend_kernel(const Shape& shape) {
+// As the kernels count them: plain, whole numbers, E4M3.
+int codes_in(const at::Tensor& cache) { return !ops::is_coded(cache) ? 0 : cache.scalar_type() == at::kChar ? 1 : 2; }
+
+const TypedKernel& attend_kernel(int codes, const Shape& shape) {
   static std::mutex mutex;
-  static std::map<Shape, std::unique_ptr<TypedKernel>> kernels;
+  static std::map<std::pair<int, Shape>, std::unique_ptr<TypedKernel>> kernels;
   const std::lock_guard lock(mutex);
-  auto& kernel = kernels[shape];
+  auto& kernel = kernels[{codes, shape}];
   if (!kernel)
     kernel = std::make_unique<TypedKernel>("paged_attention", "attend",
-                                           str(", ", shape.lanes, ", ", shape.packs, ", ", shape.rows));
+                                           str(", ", codes, ", ", shape.lanes, ", ", shape.packs, ", ", shape.rows));
   return *kernel;
 }
 
 // Null: heads of another form than the kernel by matrices is for.
-const TypedKernel* matrix_kernel(int64_t size) {
-  static const TypedKernel of_64("paged_attention", "attend_in_matrices", ", 64"),
-      of_128("paged_attention", "attend_in_matrices", ", 128");
-  return size == 64 ? &of_64 : size == 128 ? &of_128 : nullptr;
+const TypedKernel* matrix_kernel(int codes, int64_t size) {
+  static const TypedKernel all[3][2] = {
+      {{"paged_attention", "attend_in_matrices", ", 0, 64"}, {"paged_attention", "attend_in_matrices", ", 0, 128"}},
+      {{"paged_attention", "attend_in_matrices", ", 1, 64"}, {"paged_attention", "attend_in_matrices", ", 1, 128"}},
+      {{"paged_attention", "attend_in_matrices", ", 2, 64"}, {"paged_attention", "attend_in_matrices", ", 2, 128"}}};
+  return size == 64 ? &all[codes][0] : size == 128 ? &all[codes][1] : nullptr;
 }
 
 struct Call {
@@ -88,11 +95,16 @@ struct Call {
   int64_t sequences() const { return cu_q.numel() - 1; }
   int64_t heads() const { return q.size(1); }
   int64_t kv_heads() const { return k_cache.size(2); }
-  int64_t head_packs() const { return std::max(k_cache.size(3), v_cache.size(3)) / pack_of(q); }
+  int64_t k_size() const { return ops::head_size(k_cache); }
+  int64_t v_size() const { return ops::head_size(v_cache); }
+  int64_t head_packs() const { return std::max(k_size(), v_size()) / pack_of(q); }
 };
 
-// Rows and heads of a cache at multiples of sixteen bytes, block behind block.
+// Rows and heads of a cache at multiples of sixteen bytes, of codes at such of four, block behind block.
 bool laid_out(const at::Tensor& cache, at::ScalarType type) {
+  if (ops::is_coded(cache))
+    return cache.stride(2) % 4 == 0 && ops::head_size(cache) % (16 / c10::elementSize(type)) == 0 &&
+           cache.stride(3) == 1 && cache.stride(0) == cache.size(1) * cache.stride(1);
   return cache.scalar_type() == type && in_packs(cache) && cache.stride(0) == cache.size(1) * cache.stride(1);
 }
 
@@ -108,22 +120,23 @@ void decode(const Call& c, int64_t most_queries, const at::Tensor& out) {
   static const TypedKernel join("paged_attention", "join");
   const auto type = c.q.scalar_type();
   const int64_t rows = std::min(c.max_q, most_queries) * (c.heads() / c.kv_heads());
-  const bool by_matrices = type != at::kFloat && c.k_cache.size(3) == c.v_cache.size(3) &&
-                           matrix_kernel(c.k_cache.size(3)) && c.k_cache.size(1) % kKeysOfMatrix == 0;
+  const int codes = codes_in(c.k_cache);
+  const bool by_matrices = type != at::kFloat && c.k_size() == c.v_size() && matrix_kernel(codes, c.k_size()) &&
+                           c.k_cache.size(1) % kKeysOfMatrix == 0;
   const Shape shape = by_matrices ? Shape{.lanes = 32, .packs = 1, .rows = 16} : shape_for(c.head_packs(), rows);
-  const TypedKernel& attend = by_matrices ? *matrix_kernel(c.k_cache.size(3)) : attend_kernel(shape);
+  const TypedKernel& attend = by_matrices ? *matrix_kernel(codes, c.k_size()) : attend_kernel(codes, shape);
   const int64_t row_groups = (rows + shape.rows - 1) / shape.rows, blocks = c.sequences() * c.kv_heads() * row_groups;
   const int64_t splits =
       std::clamp<int64_t>(kBlocks / blocks, 1, std::min(kMostSplits, (c.max_k + kFewest - 1) / kFewest));
   const at::Tensor sinks = c.sinks.has_value() ? c.sinks->to(at::kFloat).contiguous() : at::Tensor();
   const at::TensorOptions wide = c.q.options().dtype(at::kFloat);
   const int64_t places = c.q.size(0) * c.heads();
-  const at::Tensor part = splits > 1 ? at::empty({places, splits, c.v_cache.size(3)}, wide) : at::Tensor(),
+  const at::Tensor part = splits > 1 ? at::empty({places, splits, c.v_size()}, wide) : at::Tensor(),
                    sums = splits > 1 ? at::empty({places, splits, 2}, wide) : at::Tensor();
   const auto n = [](int64_t x) { return static_cast<int>(x); };
   const Cache cache{c.cu_q.data_ptr(),     c.cu_k.data_ptr(),   c.table.data_ptr(),  n(c.table.stride(0)),
-                    n(c.k_cache.size(1)),  n(c.kv_heads()),     n(c.heads()),        n(c.k_cache.size(3)),
-                    n(c.v_cache.size(3)),  c.k_cache.stride(1), c.v_cache.stride(1), n(c.k_cache.stride(2)),
+                    n(c.k_cache.size(1)),  n(c.kv_heads()),     n(c.heads()),        n(c.k_size()),
+                    n(c.v_size()),         c.k_cache.stride(1), c.v_cache.stride(1), n(c.k_cache.stride(2)),
                     n(c.v_cache.stride(2))};
   const Rule rule{static_cast<float>(c.scale), static_cast<float>(c.softcap), n(c.window)};
   attend.of(type)(Extent{splits, c.kv_heads() * row_groups, c.sequences()}, Extent{128}, address(c.q),
@@ -170,15 +183,18 @@ const Readers& readers(const Call& c) {
   return last = std::move(made);
 }
 
-at::Tensor gathered(const at::Tensor& cache, const Readers& readers) {
-  return at::index_select(cache.flatten(0, 1), 0, readers.place);
+at::Tensor gathered(const at::Tensor& cache, const Readers& readers, at::ScalarType type) {
+  const at::Tensor rows = cache.flatten(0, 1);
+  if (!ops::is_coded(cache)) return at::index_select(rows, 0, readers.place);
+  return ops::plain_blocks(rows.unsqueeze(1), readers.place, type).squeeze(1);
 }
 
 void read(const Call& c, const at::Tensor& out) {
   const Readers& many = readers(c);
   if (many.place.size(0) == 0) return;
   const at::Tensor q = many.row.defined() ? at::index_select(c.q, 0, many.row) : c.q;
-  const at::Tensor y = std::get<0>(flash_forward(q, gathered(c.k_cache, many), gathered(c.v_cache, many), many.runs,
+  const at::Tensor y = std::get<0>(flash_forward(q, gathered(c.k_cache, many, q.scalar_type()),
+                                                 gathered(c.v_cache, many, q.scalar_type()), many.runs,
                                                  {c.scale, /*causal=*/true, c.window}));
   if (many.row.defined())
     out.index_copy_(0, many.row, y);
@@ -191,15 +207,15 @@ at::Tensor paged(const at::Tensor& q_in, const at::Tensor& k_cache, const at::Te
                  bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
   const at::Tensor q = q_in.stride(2) == 1 ? q_in : q_in.contiguous();
   const Call c{q, k_cache, v_cache, cu_q, cu_k, table, max_q, max_k, scale, window, softcap, sinks};
-  const bool flash = has_flash() && flash_takes(q, v_cache.size(3), causal, window, softcap, sinks) &&
-                     k_cache.size(3) == v_cache.size(3);
+  const bool flash =
+      has_flash() && flash_takes(q, c.v_size(), causal, window, softcap, sinks) && c.k_size() == c.v_size();
   constexpr int64_t kMostOwn = 64;  // tokens of a sequence up to which the kernel is quicker than the reference
   if (!causal || window < 0 || !takes(c) || (max_q > kMostOwn && !flash)) {
     static const auto reference = ops::handle<Paged>("apus::paged_attention");
     return ops::call_reference(reference, q_in, k_cache, v_cache, cu_q, cu_k, table, max_q, max_k, scale, causal,
                                window, softcap, sinks);
   }
-  at::Tensor out = at::empty({q.size(0), q.size(1), v_cache.size(3)}, q.options());
+  at::Tensor out = at::empty({q.size(0), q.size(1), c.v_size()}, q.options());
   const bool reads = max_q > kFew && flash;
   if (!reads || c.sequences() > 1) decode(c, reads ? kFew : INT_MAX, out);
   if (reads) read(c, out);

@@ -7,6 +7,7 @@
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
 #include "ops/op.h"
+#include "ops/ops.h"
 #include "ops/rope_table.h"
 
 namespace apus::cuda {
@@ -103,17 +104,21 @@ Pair swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::T
   return {dgate.view(gate.sizes()), dup.view(up.sizes())};
 }
 
+// A cache in codes takes the same arguments as a plain one.
 void store_kv(const at::Tensor& k_in, const at::Tensor& v_in, at::Tensor& k_cache, at::Tensor& v_cache,
               const at::Tensor& slot) {
-  const auto type = k_cache.scalar_type();
-  const bool same = k_in.scalar_type() == type && v_in.scalar_type() == type && v_cache.scalar_type() == type &&
+  const auto type = k_in.scalar_type();
+  const bool coded = ops::is_coded(k_cache), held = coded || k_cache.scalar_type() == type;
+  const bool same = held && v_in.scalar_type() == type && v_cache.scalar_type() == k_cache.scalar_type() &&
                     k_in.size(1) == v_in.size(1);
   if (!is_narrow_or_float(type) || !same || slot.scalar_type() != at::kLong || !k_cache.is_contiguous() ||
       !v_cache.is_contiguous() || k_in.numel() == 0) {
     static const auto reference = ops::handle<StoreKv>("apus::store_kv");
     return ops::call_reference(reference, k_in, v_in, k_cache, v_cache, slot);
   }
-  static const TypedKernel kernel("store_kv", "store");
+  static const TypedKernel plain("store_kv", "store"), whole("store_kv", "store_codes", ", true"),
+      fp8("store_kv", "store_codes", ", false");
+  const TypedKernel& kernel = !coded ? plain : k_cache.scalar_type() == at::kChar ? whole : fp8;
   const at::Tensor k = with_dense_heads(k_in), v = with_dense_heads(v_in), place = slot.contiguous();
   const int64_t work = k.size(1) * std::max(k.size(2), v.size(2));
   kernel.of(type)(Extent{k.size(0)}, Extent{std::clamp<int64_t>((work + 31) / 32 * 32, 32, 256)}, address(k),

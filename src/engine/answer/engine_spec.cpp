@@ -17,8 +17,7 @@ void EngineSpec::fields(OptionTable& v) {
       .alias("vllm_gpu_memory_utilization")
       .alias("sglang_mem_fraction_static");
   v("kv_cache_dtype", cache_type,
-    "how keys and values are held on a processor: auto, as the model computes; int8 or fp8 (fp8_e4m3), in half the "
-    "memory")
+    "how keys and values are held: auto, as the model computes; int8 or fp8 (fp8_e4m3), in half the memory")
       .choices({"auto", "int8", "fp8", "fp8_e4m3"})
       .alias("vllm_kv_cache_dtype")
       .alias("sglang_kv_cache_dtype");

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "devices/cpu/ops/tensors.h"
+#include "ops/coded_cache.h"
 #include "ops/ops.h"
 #include "tensor/compat.h"
 
@@ -101,12 +102,6 @@ Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tenso
   return {out, lse};
 }
 
-// Numbers of a head: of values that are a part of the keys fewer than stand in a row, whose scale
-// is behind all of them.
-int64_t head_size(const at::Tensor& cache) {
-  return std::min(cache.size(3), cache.stride(2) - (ops::is_coded(cache) ? ops::kCacheScale : 0));
-}
-
 template <class E>
 Rows<E> pages_of(const at::Tensor& cache, int64_t head, const int32_t* pages) {
   Rows<E> rows{nullptr, cache.stride(1), pages, cache.size(1)};
@@ -126,7 +121,7 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
   if (!coded && !same_small_float(q_TNH, k_cache, v_cache))
     return Reference<decltype(paged_attention)>::call("apus::paged_attention", q_TNH, k_cache, v_cache, cu_q, cu_k,
                                                       block_table, max_q, max_k, scale, causal, window, softcap, sinks);
-  const at::Tensor q = as_heads(q_TNH), out = at::empty({q.size(0), q.size(1), head_size(v_cache)}, q.options()),
+  const at::Tensor q = as_heads(q_TNH), out = at::empty({q.size(0), q.size(1), ops::head_size(v_cache)}, q.options()),
                    table = block_table.to(at::kInt).contiguous(), sink = wide_sinks(sinks);
   require_pages(k_cache), require_pages(v_cache);
   by_type(q, [&](auto e) {

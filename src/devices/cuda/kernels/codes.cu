@@ -40,12 +40,7 @@ __device__ inline TwoRows two_rows(const void* from, long long index, bool wide)
 __device__ inline long long numbers_of_row(const Codes& c, long long tile, int row) { return tile * c.groups * 8 + row; }
 __device__ inline int numbers_of_word(const Codes& c, int word) { return (word >> c.word_shift) * 8; }
 
-template <class T>
-__device__ inline unsigned twice(float x) {
-  return pair(T{}, x, x);
-}
-
-// a * b + c, of two numbers each; what is read once, past the nearest cache, and not later than where it stands.
+// What is read once, past the nearest cache, and not later than where it stands.
 #ifndef APUS_SIMULATED_GPU
 __device__ inline uint4 read_once(const uint4* from) {
   uint4 x;
@@ -53,16 +48,6 @@ __device__ inline uint4 read_once(const uint4* from) {
                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                : "l"(from));
   return x;
-}
-__device__ inline unsigned multiply_add(bf16, unsigned a, unsigned b, unsigned c) {
-  unsigned d;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-  return d;
-}
-__device__ inline unsigned multiply_add(f16, unsigned a, unsigned b, unsigned c) {
-  unsigned d;
-  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-  return d;
 }
 // A table in shared memory, by the offset in bytes: one multiplication and addition makes the address.
 struct Table {
@@ -81,39 +66,7 @@ struct Table {
   unsigned at(unsigned index, unsigned size) const { return *reinterpret_cast<const unsigned*>(address + index * size); }
 };
 inline uint4 read_once(const uint4* from) { return *from; }
-template <class T>
-unsigned multiply_add(T, unsigned a, unsigned b, unsigned c) {
-  const auto half = [](unsigned x, int i) { return to_float(T{static_cast<unsigned short>(x >> 16 * i)}); };
-  return pair(T{}, half(a, 0) * half(b, 0) + half(c, 0), half(a, 1) * half(b, 1) + half(c, 1));
-}
 #endif
-
-// Whole numbers of few bits, put below the leading bit of 2^7 (bf16) or 2^10 (f16), are that power plus them.
-__device__ inline constexpr unsigned power_bits(bf16) { return 0x43004300u; }
-__device__ inline constexpr unsigned power_bits(f16) { return 0x64006400u; }
-__device__ inline constexpr float power(bf16) { return 128; }
-__device__ inline constexpr float power(f16) { return 1024; }
-
-// The two bytes of bits 16 i and on, each as a whole number with a sign.
-__device__ inline unsigned whole_pair(bf16 t, unsigned word, int i) {
-  const unsigned bytes = __byte_perm(word, 0, i ? 0x4342 : 0x4140);
-  // 128 + the lower seven bits, less 128, or less 256 where the sign is there.
-  const unsigned low = (bytes & 0x007f007fu) | power_bits(t), less = (bytes & 0x00800080u) | power_bits(t);
-  return multiply_add(t, less, twice<bf16>(-1), low);
-}
-__device__ inline unsigned whole_pair(f16 t, unsigned word, int i) {
-  const unsigned bytes = __byte_perm(word, 0, i ? 0x4342 : 0x4140);
-  return multiply_add(t, (bytes ^ 0x00800080u) | power_bits(t), twice<f16>(1), twice<f16>(-1152));
-}
-// The same of FP8 numbers: exponent and fraction at their places, then the bias of the exponent made good.
-__device__ inline unsigned e4m3_pair(bf16 t, unsigned word, int i) {
-  const unsigned bytes = __byte_perm(word, 0, i ? 0x3424 : 0x1404);
-  return multiply_add(t, (bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 4, 0x7b807b80u, 0x80008000u);  // 2^120
-}
-__device__ inline unsigned e4m3_pair(f16 t, unsigned word, int i) {
-  const unsigned bytes = __byte_perm(word, 0, i ? 0x3424 : 0x1404);
-  return multiply_add(t, (bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 1, 0x5c005c00u, 0x80008000u);  // 2^8
-}
 
 // Numbers 2 i and 2 i + 1 of a word, without zero and scale. table: of each byte of two codes its pair, for each lane apart,
 // 128 bytes from one to the next; this lane's.
@@ -362,10 +315,6 @@ __global__ void __launch_bounds__(kMostWarps * 32, kTiles == 1 ? 3 : 2) product_
   const Block block{static_cast<long long>(expert) * tiles + tile, tiles - tile, tiles_here, first,
                     static_cast<int>(ends[expert]), tile * 16, rows};
   multiply_block<T, kKind, kScales, kTiles>(c, block, x, x_row, nullptr, y, space);
-}
-
-__device__ inline float e4m3(unsigned code) {
-  return __uint_as_float((code & 0x80u) << 24 | (code & 0x7fu) << 20) * __uint_as_float(247u << 23);  // 2^120
 }
 
 template <int kKind>

@@ -17,9 +17,53 @@ struct Rule {
 
 constexpr float kNone = -1e30f;  // the largest score of no scores
 
-template <class T, int kLanes, int kPacks, int kRows>
-__global__ void __launch_bounds__(128) attend(const T* q, const T* k_cache, const T* v_cache, Cache c, Rule rule,
-                                              long long q_token, int q_head, float* part, float* part_sums, T* out,
+// How the cache holds numbers: in T; in codes, whole numbers of eight bits or E4M3 ones, behind which each head has the f32
+// that they are multiplied by.
+constexpr int kPlain = 0, kWhole = 1, kFp8 = 2;
+template <class T, int kCodes>
+constexpr int kBytes = kCodes == kPlain ? sizeof(T) : 1;  // of a number
+
+// A head of a position; `step`: numbers from a head to the next.
+template <class T, int kCodes>
+__device__ inline const char* head_at(const void* cache, long long number) {
+  return static_cast<const char*>(cache) + number * kBytes<T, kCodes>;
+}
+template <int kCodes>
+__device__ inline float scale_of(const char* head, int step) {
+  return kCodes == kPlain ? 1.f : *reinterpret_cast<const float*>(head + step - 4);
+}
+// A pack of a head's numbers, from `at` on.
+template <class T, int kCodes>
+__device__ inline void read_pack(Pack<T>& to, const char* head, int step, int at) {
+  if constexpr (kCodes == kPlain) {
+    to.read(reinterpret_cast<const T*>(head) + at);
+  } else {
+    const float scale = scale_of<kCodes>(head, step);
+#pragma unroll
+    for (int i = 0; i < Pack<T>::size; i += 4) {
+      const unsigned word = *reinterpret_cast<const unsigned*>(head + at + i);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const unsigned code = word >> 8 * j & 255;
+        to.at[i + j] = scale * (kCodes == kWhole ? static_cast<float>(static_cast<signed char>(code)) : e4m3(code));
+      }
+    }
+  }
+}
+// Eight of them as pairs of two bytes, codes without their scale.
+template <class T, int kCodes>
+__device__ inline uint4 read_pairs(const char* head, int at) {
+  if constexpr (kCodes == kPlain) return *reinterpret_cast<const uint4*>(reinterpret_cast<const T*>(head) + at);
+  const auto* const words = reinterpret_cast<const unsigned*>(head + at);
+  const unsigned first = words[0], second = words[1];
+  if constexpr (kCodes == kWhole)
+    return {whole_pair(T{}, first, 0), whole_pair(T{}, first, 1), whole_pair(T{}, second, 0), whole_pair(T{}, second, 1)};
+  return {e4m3_pair(T{}, first, 0), e4m3_pair(T{}, first, 1), e4m3_pair(T{}, second, 0), e4m3_pair(T{}, second, 1)};
+}
+
+template <class T, int kCodes, int kLanes, int kPacks, int kRows>
+__global__ void __launch_bounds__(128) attend(const T* q, const void* k_cache, const void* v_cache, Cache c,
+                                              Rule rule, long long q_token, int q_head, float* part, float* part_sums, T* out,
                                               const float* sinks, int row_groups, int most_queries) {
   constexpr int n = Pack<T>::size, kWarps = 4, kGroups = 32 / kLanes, kAhead = 2;
   const int sequence = blockIdx.z, kv_head = blockIdx.y / row_groups, split = blockIdx.x, splits = gridDim.x;
@@ -62,11 +106,13 @@ __global__ void __launch_bounds__(128) attend(const T* q, const T* k_cache, cons
       place[u] = start + u * kGroups + group;
       const int known = min(place[u], end - 1);
       const long long row = static_cast<long long>(table[known / c.block]) * c.block + known % c.block;
+      const char* const k_head = head_at<T, kCodes>(k_cache, row * c.k_row + kv_head * c.k_head);
+      const char* const v_head = head_at<T, kCodes>(v_cache, row * c.v_row + kv_head * c.v_head);
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
         const int at = (p * kLanes + own) * n;
-        if (at < c.k_size) key[u][p].read(k_cache + row * c.k_row + kv_head * c.k_head + at);
-        if (at < c.v_size) value[u][p].read(v_cache + row * c.v_row + kv_head * c.v_head + at);
+        if (at < c.k_size) read_pack<T, kCodes>(key[u][p], k_head, c.k_head, at);
+        if (at < c.v_size) read_pack<T, kCodes>(value[u][p], v_head, c.v_head, at);
       }
     }
 #pragma unroll
@@ -155,9 +201,9 @@ __global__ void __launch_bounds__(128) attend(const T* q, const T* k_cache, cons
 // rows, a warp 16 keys at a time, which lie in one block of the cache. Which of a head's numbers a lane holds follows from
 // reading sixteen bytes at a time: products do not mind the order of what they sum up, and a column of the result is where
 // its values came from.
-template <class T, int kSize>
-__global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k_cache, const T* v_cache, Cache c,
-                                                          Rule rule, long long q_token, int q_head, float* part,
+template <class T, int kCodes, int kSize>
+__global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const void* k_cache, const void* v_cache,
+                                                          Cache c, Rule rule, long long q_token, int q_head, float* part,
                                                           float* part_sums, T* out, const float* sinks, int row_groups,
                                                           int most_queries) {
   constexpr int kWarps = 4, kKeys = 16, kRows = 16, kChunks = kSize / 32, kHalves = kSize / 64, kApart = kSize + 4;
@@ -202,14 +248,14 @@ __global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k
   const int* const table = c.table + static_cast<long long>(sequence) * c.table_width;
   for (int base = begin + warp * kKeys; base < end; base += stretch) {
     const long long row = static_cast<long long>(table[base / c.block]) * c.block + base % c.block;
-    const T* const key = k_cache + row * c.k_row + kv_head * c.k_head;
-    const T* const value = v_cache + row * c.v_row + kv_head * c.v_head;
+    const auto key = [&](int at) { return head_at<T, kCodes>(k_cache, (row + at) * c.k_row + kv_head * c.k_head); };
+    const auto value = [&](int at) { return head_at<T, kCodes>(v_cache, (row + at) * c.v_row + kv_head * c.v_head); };
     uint4 k[2][kChunks], v[kHalves][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int n = 0; n < kChunks; ++n)
-        k[half][n] = *reinterpret_cast<const uint4*>(key + (half * 8 + g) * c.k_row + n * 32 + t * 8);
+        k[half][n] = read_pairs<T, kCodes>(key(half * 8 + g), n * 32 + t * 8);
 #pragma unroll
     for (int h = 0; h < kHalves; ++h)
 #pragma unroll
@@ -217,7 +263,7 @@ __global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k
         // Behind the last key there may be what another sequence left, even NaN, which no weight of zero takes away.
         const int at = n / 2 * 8 + t * 2 + n % 2;
         v[h][n] = uint4{0, 0, 0, 0};
-        if (base + at < end) v[h][n] = *reinterpret_cast<const uint4*>(value + at * c.v_row + h * 64 + g * 8);
+        if (base + at < end) v[h][n] = read_pairs<T, kCodes>(value(at), h * 64 + g * 8);
       }
 
     float score[2][4] = {};
@@ -237,6 +283,7 @@ __global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k
       for (int i = 0; i < 4; ++i) {
         const int place = base + half * 8 + t * 2 + i % 2, r = i / 2;
         float s = score[half][i] * rule.scale;
+        if constexpr (kCodes != kPlain) s *= scale_of<kCodes>(key(half * 8 + t * 2 + i % 2), c.k_head);
         if (rule.softcap > 0) s = rule.softcap * tanhf(s / rule.softcap);
         const bool seen =
             place < end && place <= mine[r] && (rule.window <= 0 || mine[r] - place < rule.window);
@@ -258,8 +305,10 @@ __global__ void __launch_bounds__(128) attend_in_matrices(const T* q, const T* k
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        score[half][i] = score[half][i] > kNone ? __expf(score[half][i] - top[i / 2]) : 0.f;
+        const bool seen = score[half][i] > kNone;
+        score[half][i] = seen ? __expf(score[half][i] - top[i / 2]) : 0.f;
         total[i / 2] += score[half][i];
+        if (kCodes != kPlain && seen) score[half][i] *= scale_of<kCodes>(value(half * 8 + t * 2 + i % 2), c.v_head);
       }
     const unsigned weight[4] = {pair(T{}, score[0][0], score[0][1]), pair(T{}, score[0][2], score[0][3]),
                                 pair(T{}, score[1][0], score[1][1]), pair(T{}, score[1][2], score[1][3])};
