@@ -14,6 +14,7 @@
 #define SIM_HAS_HOOKS
 #endif
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,7 @@ using apus::kNone, apus::Optional;
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
 
 sim::Waits waits;
+std::atomic<int64_t> asked_for{0};  // operators so far
 
 bool tells_the_host(const std::string& name) {
   for (const char* one :
@@ -109,14 +111,17 @@ struct SimGuard final : c10::impl::DeviceGuardImplInterface {
     return static_cast<c10::DeviceIndex>(count);
   }
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
-    *event = &allocator;
+    if (!*event) *event = new int64_t;
+    *static_cast<int64_t*>(*event) = asked_for;
   }
   void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override {
-    waits.add("event");
+  bool queryEvent(void* event) const override {
+    waits.add(*static_cast<int64_t*>(event) == asked_for ? "event" : "event_behind");
     return true;
   }
-  void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<int64_t*>(event);
+  }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, SimGuard);
 
@@ -374,6 +379,7 @@ void compute_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, si
 }
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  ++asked_for;
   const size_t arguments = op.schema().arguments().size();
   const size_t first = stack->size() - arguments;
   Call call;

@@ -40,8 +40,8 @@ inline LateCopies& late_copies() {
 }
 
 // How often, by the operator; written to the file that APUS_SIM_WAITS names when the process ends. Copies wait unless
-// they are asked not to, and so does what tells the host a number, or a size that depends on numbers; "event": for what
-// was asked for before it alone.
+// they are asked not to, and so does what tells the host a number, or a size that depends on numbers. An event waits
+// for what was asked for before it alone; "event_behind": more was asked for by then, so that the device went on.
 class Waits {
  public:
   ~Waits() {
