@@ -118,6 +118,20 @@ TEST(AscendCodes, ScalesTooSmallForF16AreNotRoundedToIt) {
   EXPECT_FALSE(ascend::CodeOrder::of(*small, at::kHalf).multiplied);
 }
 
+TEST(AscendCodes, ProductsRoundXOnlyForWholeRowsOfEightBits) {
+  int rounded = 0;
+  for (const auto& matrix : made_weights()) {
+    const auto form = *dynamic_cast<const quant::Coded&>(*matrix).code_form();
+    const auto order = ascend::CodeOrder::of(*matrix, at::kBFloat16, 0, /*may_round=*/true);
+    const bool whole = form.kind == quant::CodeForm::Kind::Signed && form.group >= matrix->shape().columns;
+    EXPECT_EQ(order.rounds, whole && !form.leasts && !form.zeros) << matrix->format();
+    EXPECT_FALSE(ascend::CodeOrder::of(*matrix, at::kBFloat16).rounds);
+    if (order.rounds) EXPECT_EQ(order.pieces[0].scale.scalar_type(), at::kFloat);
+    rounded += order.rounds;
+  }
+  EXPECT_EQ(rounded, 3);
+}
+
 class NpuCodes : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -145,6 +159,28 @@ TEST_F(NpuCodes, ProductsAreThoseOfTheFormat) {
                   want.index_select(0, ids.view({-1})).view({2, 2, columns}), rounding, "table");
       EXPECT_LT(ops::held_bytes(held), matrix->shape().count() * 3 / 2 + 4096);
     }
+}
+
+// As the vendor rounds it: 127 steps to a row's largest number.
+TEST_F(NpuCodes, ProductsWithXInEightBits) {
+  const quant::Shape shape{43, 96};
+  const auto matrix = std::make_shared<Made>(
+      shape, quant::CodeForm{.kind = quant::CodeForm::Kind::Signed, .group = 1000, .bits = 8, .lowest = -128});
+  const at::Tensor want = ops::dequantised(*matrix, 0, shape.rows, at::kFloat);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor held = ops::quantised_tensor(matrix, type, golden::device(), ops::Products::Int8);
+    const at::Tensor x = normal_noise({5, shape.columns}, 0, 1, 1).to(type), b = normal_noise({43}, 0, 1, 2).to(type);
+    const at::Tensor step = x.to(at::kFloat).abs().amax(1, /*keepdim=*/true) / 127,
+                     whole = (x.to(at::kFloat) / step).round() * step;
+    const double rounding = type == at::kBFloat16 ? 8e-3 : 2e-3;
+    const at::Tensor y = at::matmul(whole, want.t()) + b.to(at::kFloat);
+    const at::Tensor got = ops::linear(x.to(held.device()), held, b.to(held.device()));
+    expect_near(got, y, rounding, "product");
+    const at::Tensor exact = at::matmul(x.to(at::kFloat), want.t()) + b.to(at::kFloat);
+    const auto miss = [&](const at::Tensor& t) { return (got.to(at::kCPU, at::kFloat) - t).norm().item<float>(); };
+    EXPECT_LT(miss(y), miss(exact));
+    expect_near(ops::plain(held), want, rounding, "plain");
+  }
 }
 
 // Experts of a layer: of each form four matrices, whose codes differ.

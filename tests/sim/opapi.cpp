@@ -23,5 +23,7 @@ int aclnnMoeTokenUnpermuteGrad() { return 0; }
 int aclnnGroupedMatmulV4() { return 0; }
 int aclnnApplyAdamWV2() { return 0; }
 int aclnnWeightQuantBatchMatmulV2() { return 0; }
+int aclnnDynamicQuant() { return 0; }
+int aclnnQuantMatmulV4() { return 0; }
 #endif
 }

@@ -224,6 +224,34 @@ void weight_quant_batchmatmul(Args& a) {
   a.results({y.to(x.scalar_type())});
 }
 
+void dynamic_quant(Args& a) {
+  const at::Tensor x = a.tensor("input");
+  SIM_REFUSE(x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16, "input's type");
+  SIM_REFUSE(x.dim() >= 2 && x.numel() > 0, "input");
+  const at::Tensor scale = wide(x).abs().amax(-1) / 127;
+  a.results({(wide(x) / scale.unsqueeze(-1)).nan_to_num(0).round().to(at::kChar), scale});
+}
+
+void quant_matmul(Args& a) {
+  const at::Tensor x = a.tensor("x1"), w = a.tensor("x2"), scale = a.tensor("scale"),
+                   by_row = a.tensor("pertoken_scale");
+  SIM_REFUSE(x.scalar_type() == at::kChar && w.scalar_type() == at::kChar, "x1 and x2 are int8");
+  SIM_REFUSE(x.dim() == 2 && w.dim() == 2 && x.numel() > 0 && x.is_contiguous() && w.is_contiguous(), "x1 and x2");
+  SIM_REFUSE(x.size(1) == w.size(0) && x.size(1) <= 65535 && w.size(1) <= 65535, "k and n");
+  SIM_REFUSE(scale.scalar_type() == at::kFloat && scale.dim() == 1 && scale.size(0) == w.size(1), "scale");
+  SIM_REFUSE(by_row.scalar_type() == at::kFloat && by_row.dim() == 1 && by_row.size(0) == x.size(0), "pertoken_scale");
+  SIM_REFUSE(!a["output_dtype"].isNone(), "output_dtype: int8 otherwise");
+  const auto type = static_cast<at::ScalarType>(a.integer("output_dtype"));
+  SIM_REFUSE(type == at::kHalf || type == at::kBFloat16, "output_dtype");
+  at::Tensor y = at::matmul(wide(x), wide(w)).mul(scale).mul(by_row.unsqueeze(1));
+  if (a.given("bias")) {
+    const at::Tensor bias = a.tensor("bias");
+    SIM_REFUSE(bias.scalar_type() == at::kFloat && bias.dim() == 1 && bias.size(0) == w.size(1), "bias");
+    y = y + bias;
+  }
+  a.results({y.to(type)});
+}
+
 // ---- optimizer
 
 void adam_w_functional(Args&) { TORCH_CHECK(false, "npu_apply_adam_w is not implemented for Tensor"); }
@@ -287,6 +315,13 @@ std::vector<Operator> other_operators() {
        "Tensor? quant_scale=None, Tensor? quant_offset=None, Tensor? bias=None, int antiquant_group_size=0, int "
        "inner_precise=0) -> Tensor",
        weight_quant_batchmatmul, "aclnnWeightQuantBatchMatmulV2"},
+      {"npu_dynamic_quant(Tensor input, *, Tensor? smooth_scales=None, Tensor? group_index=None, ScalarType? "
+       "dst_type=None) -> (Tensor, Tensor)",
+       dynamic_quant, "aclnnDynamicQuant"},
+      {"npu_quant_matmul(Tensor x1, Tensor x2, Tensor scale, *, Tensor? offset=None, Tensor? pertoken_scale=None, "
+       "Tensor? "
+       "bias=None, ScalarType? output_dtype=None, SymInt[]? group_sizes=None) -> Tensor",
+       quant_matmul, "aclnnQuantMatmulV4"},
       {"npu_apply_adam_w(" ADAM_W_ARGUMENTS ") -> (Tensor, Tensor, Tensor)", adam_w_functional},
       {"npu_apply_adam_w.out(" ADAM_W_ARGUMENTS
        ", *, Tensor(a!) var, Tensor(b!) m, Tensor(c!) v) -> (Tensor(a!), Tensor(b!), Tensor(c!))",

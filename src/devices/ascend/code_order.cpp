@@ -124,7 +124,7 @@ bool holds_scales(const CodeOrder& o) {
 }
 }  // namespace
 
-CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts) {
+CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts, bool may_round) {
   const auto* const coded = dynamic_cast<const quant::Coded*>(&matrix);
   const auto form = coded ? coded->code_form() : std::nullopt;
   if (!form) return {};
@@ -139,7 +139,10 @@ CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type, int64_
     o.pieces.push_back(read_piece(o, *coded, turned, *form, row, std::min(step, o.rows - row)));
   const bool narrow = type == at::kBFloat16 || type == at::kHalf;
   o.multiplied = narrow && !o.book.defined() && o.group % kGroupStep == 0 && o.columns <= kPieceRows && holds_scales(o);
-  if (o.multiplied)
+  const auto nothing_added = [](const Piece& piece) { return !piece.offset.ne(0).any().item<bool>(); };
+  o.rounds = o.multiplied && may_round && experts == 0 && o.bits == 8 && o.group == 0 &&
+             std::all_of(o.pieces.begin(), o.pieces.end(), nothing_added);
+  if (o.multiplied && !o.rounds)
     for (Piece& piece : o.pieces) piece.scale = piece.scale.to(type), piece.offset = piece.offset.to(type);
   if (experts > 0) o.make_stack();
   return o;

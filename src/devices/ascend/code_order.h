@@ -27,6 +27,8 @@ struct CodeOrder {
   // The vendor's product takes it: codes are whole numbers with a sign, scales and offsets of the weight's type. They
   // are f32 where it does not.
   bool multiplied = false;
+  // Products round x to whole numbers of eight bits, a scale a row: of codes that are such, with one scale a row.
+  bool rounds = false;
   at::Tensor book;            // [16 or 256] f32, what a code stands for; undefined: itself
   std::vector<Piece> pieces;  // in the order of rows
   // Of matrices that lie one below the other (experts): all pieces, which are its parts, one behind the other.
@@ -34,7 +36,8 @@ struct CodeOrder {
   bool multiplied_together = false;  // the vendor's grouped product takes it
 
   // In host memory. No pieces: this weight has no such order. experts > 0: so many matrices, one below the other.
-  static CodeOrder of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts = 0);
+  // may_round: products may round x.
+  static CodeOrder of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts = 0, bool may_round = false);
 
   int64_t bytes() const;
   void move_to(c10::Device device);

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "devices/ascend/code_order.h"
+#include "devices/ascend/offered.h"
 #include "devices/ascend/ops.h"
 #include "devices/code_tensor.h"
 #include "devices/vendor_op.h"
@@ -29,12 +30,21 @@ constexpr int64_t kPlainNumbers = int64_t{1} << 24;
 
 const CodeOrder& held_in(const at::Tensor& codes) { return codes_in<CodeOrder>(codes); }
 
-// Products see x as it is: rounded to eight bits the vendor multiplies weights of one scale a row alone.
-at::Tensor pack_codes(const at::Tensor& weight, bool) {
+bool multiplies_whole_numbers() {
+  static const bool can = [] {
+    const std::string chip = soc_name();
+    for (const char* name : {"npu::npu_dynamic_quant", "npu::npu_quant_matmul"})
+      if (!VendorOp(name).present(c10::DispatchKey::PrivateUse1) || !lacking(name, chip).empty()) return false;
+    return true;
+  }();
+  return can;
+}
+
+at::Tensor pack_codes(const at::Tensor& weight, bool int8) {
   const quant::Matrix* const matrix = ops::matrix_of(weight);
   require(matrix, Fault::Bug, "pack_codes: the weight is not quantised");
   const int64_t experts = weight.dim() > 2 ? weight.size(0) : 0;
-  CodeOrder order = CodeOrder::of(*matrix, weight.scalar_type(), experts);
+  CodeOrder order = CodeOrder::of(*matrix, weight.scalar_type(), experts, int8 && multiplies_whole_numbers());
   if (order.pieces.empty()) return at::empty({0}, at::kByte);
   order.move_to(weight.device());
   const int64_t bytes = order.bytes();
@@ -92,6 +102,19 @@ at::Tensor multiplied(const CodeOrder& held, const CodeOrder::Piece& piece, cons
   return tensor(op({x, code, piece.scale}, named)[0]).narrow(1, 0, piece.rows);
 }
 
+// The same of x rounded to eight bits.
+at::Tensor rounded(const CodeOrder& held, const CodeOrder::Piece& piece, const at::Tensor& x, const at::Tensor& bias) {
+  static const VendorOp round("npu::npu_dynamic_quant"), op("npu::npu_quant_matmul");
+  const auto whole = round({x});  // int8, and the scale of each row
+  VendorOp::Named named{{"pertoken_scale", whole[1]}, {"output_dtype", static_cast<int64_t>(held.type)}};
+  if (bias.defined()) {
+    const at::Tensor wide = bias.to(at::kFloat);
+    const int64_t more = piece.scale.size(1) - wide.numel();
+    named.push_back({"bias", more > 0 ? at::cat({wide, at::zeros({more}, wide.options())}) : wide.contiguous()});
+  }
+  return tensor(op({whole[0], piece.code, piece.scale.view({-1})}, named)[0]).narrow(1, 0, piece.rows);
+}
+
 at::Tensor made_plain(const CodeOrder& held, const CodeOrder::Piece& piece, const at::Tensor& x,
                       const at::Tensor& bias) {
   const int64_t step = rows_at_once(held);
@@ -120,7 +143,7 @@ at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& codes, const Opti
   int64_t first = 0;
   for (const CodeOrder::Piece& piece : held.pieces) {
     const at::Tensor part = bias.defined() ? bias.narrow(0, first, piece.rows) : at::Tensor();
-    parts.push_back((held.multiplied ? multiplied : made_plain)(held, piece, rows, part));
+    parts.push_back((held.rounds ? rounded : held.multiplied ? multiplied : made_plain)(held, piece, rows, part));
     first += piece.rows;
   }
   return (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).reshape(sizes);

@@ -38,6 +38,8 @@ const std::map<std::string, std::vector<std::string>>& functions_of_operators() 
       // A list of groups on the device came with V4.
       {"npu::npu_grouped_matmul", {"aclnnGroupedMatmulV4", "aclnnGroupedMatmulV5"}},
       {"npu::npu_weight_quant_batchmatmul", {"aclnnWeightQuantBatchMatmulV2"}},
+      {"npu::npu_dynamic_quant", {"aclnnDynamicQuant", "aclnnDynamicQuantV2"}},
+      {"npu::npu_quant_matmul", {"aclnnQuantMatmulV4", "aclnnQuantMatmulV5"}},
       {"npu::npu_apply_adam_w.out", {}},  // compiled when it is first called; nothing of the library
       {"aten::_fused_adamw_", {"aclnnApplyAdamWV2"}},
   };
