@@ -27,6 +27,11 @@ infer)  # the same tokens as on the processor
   infer cpu cpu
   LD_LIBRARY_PATH=$self_built infer npu npu && says "$work/said" "float32 on npu:0"
   cmp "$work/cpu.jsonl" "$work/npu.jsonl" || fail "other tokens on the NPU"
+  for codes in int8 fp8; do  # keys and values in eight bits
+    infer cpu cpu --kv_cache_dtype $codes
+    LD_LIBRARY_PATH=$self_built infer npu npu --kv_cache_dtype $codes
+    cmp "$work/cpu.jsonl" "$work/npu.jsonl" || fail "other tokens on the NPU, with a cache in $codes"
+  done
   LD_LIBRARY_PATH=$self_built ASCEND_RT_VISIBLE_DEVICES=2,6 infer npu:1 one && says "$work/said" "on npu:1"
   LD_LIBRARY_PATH=$self_built ASCEND_RT_VISIBLE_DEVICES=2,6 exits 2 "$apus" infer --model "$work/model" --device npu:2 --val_dataset "$work/rows.jsonl"
   says "$work/said" "has 2 visible (ASCEND_RT_VISIBLE_DEVICES selects them)"
