@@ -32,12 +32,14 @@ template <int kCodes>
 __device__ inline float scale_of(const char* head, int step) {
   return kCodes == kPlain ? 1.f : *reinterpret_cast<const float*>(head + step - 4);
 }
-// A pack of a head's numbers, from `at` on.
+// A pack of the numbers of a head, which begins at `number`, from `at` on. Plain ones are addressed in T: by bytes some chips
+// run out of registers.
 template <class T, int kCodes>
-__device__ inline void read_pack(Pack<T>& to, const char* head, int step, int at) {
+__device__ inline void read_pack(Pack<T>& to, const void* cache, long long number, int step, int at) {
   if constexpr (kCodes == kPlain) {
-    to.read(reinterpret_cast<const T*>(head) + at);
+    to.read(static_cast<const T*>(cache) + number + at);
   } else {
+    const char* const head = head_at<T, kCodes>(cache, number);
     const float scale = scale_of<kCodes>(head, step);
 #pragma unroll
     for (int i = 0; i < Pack<T>::size; i += 4) {
@@ -106,13 +108,11 @@ __global__ void __launch_bounds__(128) attend(const T* q, const void* k_cache, c
       place[u] = start + u * kGroups + group;
       const int known = min(place[u], end - 1);
       const long long row = static_cast<long long>(table[known / c.block]) * c.block + known % c.block;
-      const char* const k_head = head_at<T, kCodes>(k_cache, row * c.k_row + kv_head * c.k_head);
-      const char* const v_head = head_at<T, kCodes>(v_cache, row * c.v_row + kv_head * c.v_head);
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
         const int at = (p * kLanes + own) * n;
-        if (at < c.k_size) read_pack<T, kCodes>(key[u][p], k_head, c.k_head, at);
-        if (at < c.v_size) read_pack<T, kCodes>(value[u][p], v_head, c.v_head, at);
+        if (at < c.k_size) read_pack<T, kCodes>(key[u][p], k_cache, row * c.k_row + kv_head * c.k_head, c.k_head, at);
+        if (at < c.v_size) read_pack<T, kCodes>(value[u][p], v_cache, row * c.v_row + kv_head * c.v_head, c.v_head, at);
       }
     }
 #pragma unroll
