@@ -9,8 +9,7 @@ namespace apus::ops {
 // Heads as a cache of this type (at::kChar, at::kByte) holds them: x [T, K, H] -> [T, K, H + kCacheScale].
 at::Tensor coded_heads(const at::Tensor& x_TKH, at::ScalarType type);
 
-// Numbers of a head: of values that are a part of the keys fewer than stand in a row, whose scale is behind all of
-// them.
+// Numbers of a head. Values that are a part of the keys are fewer than stand in a row, whose scale is behind all.
 int64_t head_size(const at::Tensor& cache);
 
 // Some blocks of it, plain: [n, P, K, H].

@@ -34,7 +34,15 @@ const std::vector<int64_t>& ExpertPairs::count() const {
 
 at::Tensor ExpertPairs::expert() const {
   if (!count_->empty()) return uploaded(at::repeat_interleave(at::tensor(*count_, at::kLong)), token.device());
-  return at::arange(token.size(0), ends.options()).unsqueeze(1).ge(ends).sum(1);
+  return expert_of_rows(token.size(0), ends);
+}
+
+at::Tensor ends_of_runs(const at::Tensor& expert_Tk, int64_t experts) {
+  return expert_Tk.reshape({-1, 1}).eq(at::arange(experts, expert_Tk.options().dtype(at::kLong))).sum(0).cumsum(0);
+}
+
+at::Tensor expert_of_rows(int64_t rows, const at::Tensor& ends_E) {
+  return at::arange(rows, ends_E.options()).unsqueeze(1).ge(ends_E).sum(1);
 }
 
 namespace {
@@ -42,8 +50,7 @@ namespace {
 ExpertPairs sorted_there(const at::Tensor& expert_Tk, int64_t experts) {
   const at::Tensor flat = expert_Tk.reshape({-1}).to(at::kLong);
   const at::Tensor pair = std::get<1>(at::sort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false));
-  const at::Tensor of_expert = flat.unsqueeze(1).eq(at::arange(experts, flat.options()));
-  return {pair.floor_divide(expert_Tk.size(1)), pair, of_expert.sum(0).cumsum(0)};
+  return {pair.floor_divide(expert_Tk.size(1)), pair, ends_of_runs(flat, experts)};
 }
 
 ExpertPairs sorted_here(const at::Tensor& expert_Tk, int64_t experts) {

@@ -29,6 +29,10 @@ class ExpertPairs {
  private:
   std::shared_ptr<std::vector<int64_t>> count_;  // empty: not known yet
 };
+// Where the run of each expert's pairs ends, int64 [E], when they lie in the order of the experts.
+at::Tensor ends_of_runs(const at::Tensor& expert_Tk, int64_t experts);
+// Of each of so many rows in runs: whose it is.
+at::Tensor expert_of_rows(int64_t rows, const at::Tensor& ends_E);
 ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts);
 
 // The same for some of the pairs: `place`, rising, are their places in the order of the experts.

@@ -55,8 +55,7 @@ struct CodedRuns : torch::autograd::Function<CodedRuns> {
   }
 };
 
-// Where nobody has rows the first matrix multiplies none, so that the backward passes of all ranks exchange what is
-// theirs.
+// Where nobody has rows the first matrix multiplies none: the backward passes of all ranks exchange what is theirs.
 at::Tensor run_by_run(const at::Tensor& x, const at::Tensor& stack, const at::Tensor& ends) {
   const at::Tensor host = ends.to(at::kCPU).contiguous();
   const int64_t* const end = host.data_ptr<int64_t>();

@@ -140,24 +140,29 @@ at::Tensor held_codes(const MakeWeight& make, at::ScalarType type, c10::Device d
   if (type == at::kDouble) return ops::dequantised(*matrix, 0, 64, at::kFloat).to(at::kDouble);
   return ops::quantised_tensor(matrix, type, device);
 }
-at::Tensor four_bits(at::ScalarType type, c10::Device device) {
-  return held_codes(
-      [](std::span<const float> weight, quant::Shape shape) {
-        return quant::open_bnb4({"layer", quant::quantise_bnb4(weight, shape, {.block = 32})}, shape);
-      },
-      type, device);
+
+using Numbers = std::span<const float>;
+std::shared_ptr<const quant::Matrix> of_a_book(Numbers weight, quant::Shape shape) {
+  return quant::open_bnb4({"layer", quant::quantise_bnb4(weight, shape, {.block = 32})}, shape);
 }
+std::shared_ptr<const quant::Matrix> in_groups(Numbers weight, quant::Shape shape) {
+  const quant::GptqForm form{.bits = 4, .group = 32};
+  const auto whole = round_to_integers(weight, shape, form, /*symmetric=*/true);
+  return quant::open_gptq({"layer", pack_gptq(whole, shape, form)}, shape, form);
+}
+std::shared_ptr<const quant::Matrix> in_groups_with_zeros(Numbers weight, quant::Shape shape) {
+  return quant::open_awq({"layer", pack_awq(quant::round_to_awq(weight, shape, 32), shape)}, shape, 32);
+}
+std::shared_ptr<const quant::Matrix> a_scale_a_row(Numbers weight, quant::Shape shape) {
+  return quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(weight, shape)}, shape);
+}
+
+at::Tensor four_bits(at::ScalarType type, c10::Device device) { return held_codes(of_a_book, type, device); }
 
 // Products with whole numbers, which some vendors have operators for.
 void add_coded_products(std::vector<OperatorCase>& all, const Tensors& x_and_bias) {
-  const std::pair<const char*, MakeWeight> weights[] = {
-      {"four bits in groups",
-       [](std::span<const float> weight, quant::Shape shape) {
-         return quant::open_awq({"layer", pack_awq(quant::round_to_awq(weight, shape, 32), shape)}, shape, 32);
-       }},
-      {"eight bits, a scale a row", [](std::span<const float> weight, quant::Shape shape) {
-         return quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(weight, shape)}, shape);
-       }}};
+  const std::pair<const char*, MakeWeight> weights[] = {{"four bits in groups", in_groups_with_zeros},
+                                                        {"eight bits, a scale a row", a_scale_a_row}};
   for (const auto& [name, make] : weights)
     all.push_back({"coded_linear", name, x_and_bias, [make = make](const Tensors& t) {
                      return Tensors{ops::linear(t[0], held_codes(make, t[0].scalar_type(), t[0].device()), t[1])};
@@ -266,25 +271,10 @@ at::Tensor multiplied_in_runs(const MakeWeight& make, const at::Tensor& x) {
 }
 
 void add_quantised_experts(std::vector<OperatorCase>& all) {
-  const std::pair<const char*, MakeWeight> weights[] = {
-      {"four bits of a book",
-       [](std::span<const float> weight, quant::Shape shape) {
-         return quant::open_bnb4({"layer", quant::quantise_bnb4(weight, shape, {.block = 32})}, shape);
-       }},
-      {"four bits in groups",
-       [](std::span<const float> weight, quant::Shape shape) {
-         const quant::GptqForm form{.bits = 4, .group = 32};
-         return quant::open_gptq(
-             {"layer", pack_gptq(round_to_integers(weight, shape, form, /*symmetric=*/true), shape, form)}, shape,
-             form);
-       }},
-      {"four bits in groups, with zeros",
-       [](std::span<const float> weight, quant::Shape shape) {
-         return quant::open_awq({"layer", pack_awq(quant::round_to_awq(weight, shape, 32), shape)}, shape, 32);
-       }},
-      {"eight bits, a scale a row", [](std::span<const float> weight, quant::Shape shape) {
-         return quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(weight, shape)}, shape);
-       }}};
+  const std::pair<const char*, MakeWeight> weights[] = {{"four bits of a book", of_a_book},
+                                                        {"four bits in groups", in_groups},
+                                                        {"four bits in groups, with zeros", in_groups_with_zeros},
+                                                        {"eight bits, a scale a row", a_scale_a_row}};
   for (const auto& [name, make] : weights)
     all.push_back({"coded_grouped_linear", name, {numbers({9, 96}, 39)}, [make = make](const Tensors& t) {
                      return Tensors{multiplied_in_runs(make, t[0])};

@@ -296,15 +296,21 @@ TEST(GpuAttention, F32) {
   check_attend<float, 32, 2, 4>(256, 4, 1);
   check_attend<float, 32, 2, 1>(192, 1, 1);
 }
-TEST(GpuAttention, ValuesSmallerThanKeys) {
-  check_all<bf16>({attend<bf16, kPlain, 32, 3, 2>, 2, 576, 512, 4, 1});
-  check_all<bf16>({.attend = attend<bf16, kPlain, 32, 3, 1>,
+// One cache, as of latent attention.
+template <int kCodes = kPlain>
+void check_values_in_keys() {
+  check_all<bf16>({.attend = attend<bf16, kCodes, 32, 3, 1>,
                    .rows = 1,
                    .k_size = 576,
                    .v_size = 512,
                    .heads = 2,
                    .kv_heads = 1,
-                   .values_in_keys = true});
+                   .values_in_keys = true,
+                   .codes = kCodes});
+}
+TEST(GpuAttention, ValuesSmallerThanKeys) {
+  check_all<bf16>({attend<bf16, kPlain, 32, 3, 2>, 2, 576, 512, 4, 1});
+  check_values_in_keys();
   check_all<float>({attend<float, kPlain, 16, 1, 2>, 2, 48, 32, 4, 2});
   check_all<float>({attend<float, kPlain, 16, 1, 1>, 1, 32, 64, 2, 1});  // or larger
 }
@@ -332,14 +338,7 @@ TEST(GpuAttention, OverCodes) {
   check_attend<f16, 8, 1, 4, kWhole>(64, 3, 1);
   check_attend<float, 32, 1, 2, kWhole>(128, 2, 2);
   check_attend<float, 16, 1, 4, kFp8>(64, 4, 1);
-  check_all<bf16>({.attend = attend<bf16, kWhole, 32, 3, 1>,
-                   .rows = 1,
-                   .k_size = 576,
-                   .v_size = 512,
-                   .heads = 2,
-                   .kv_heads = 1,
-                   .values_in_keys = true,
-                   .codes = kWhole});
+  check_values_in_keys<kWhole>();
 }
 TEST(GpuAttention, OverCodesInMatrices) {
   check_in_matrices<bf16, 64, kWhole>(4, 2);

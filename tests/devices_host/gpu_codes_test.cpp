@@ -125,6 +125,26 @@ std::vector<float> numbers_of(const quant::Matrix& m) {
   return out;
 }
 
+// The kernel that is made for such scales.
+template <class F>
+void by_scales(const CodeOrder& order, const F& run) {
+  const int scales = (order.zeros || order.leasts ? 1 : 0) + (order.wide ? 2 : 0);
+  if (scales == 0) run(std::integral_constant<int, 0>());
+  if (scales == 1) run(std::integral_constant<int, 1>());
+  if (scales == 2) run(std::integral_constant<int, 2>());
+  if (scales == 3) run(std::integral_constant<int, 3>());
+}
+
+// x [m, columns] as rows of whole stretches.
+template <class T>
+std::vector<Sixteen<T>> whole_stretches(const std::vector<T>& x, const CodeOrder& order) {
+  const auto columns = static_cast<size_t>(order.columns),
+             filled = static_cast<size_t>(order.stretches * order.stretch());
+  std::vector<T> rows(x.size() / columns * filled);
+  for (size_t i = 0; i < x.size(); ++i) rows[i / columns * filled + i % columns] = x[i];
+  return packs_of(rows);
+}
+
 template <class T, int kKind>
 struct Kernels {
   const Packed& p;
@@ -165,22 +185,15 @@ struct Kernels {
     Numbers numbers(3);
     const auto x = numbers.many<T>(m * columns()), bias = numbers.many<T>(rows());
     const unsigned filled = static_cast<unsigned>(p.order->stretches * p.order->stretch());
-    std::vector<T> rows_of_x(m * filled);
-    for (unsigned i = 0; i < x.size(); ++i) rows_of_x[i / columns() * filled + i % columns()] = x[i];
-    const auto packs = packs_of(rows_of_x);
+    const auto packs = whole_stretches(x, *p.order);
     auto y = unwritten<T>(m * rows());
     const unsigned tiles = (rows() + 15) / 16;
-    const auto run = [&](auto scales) {
+    by_scales(*p.order, [&](auto scales) {
       gpu::launch({(tiles + together - 1) / together, (m + 8 * kTiles - 1) / (8 * kTiles)}, {32 * warps}, [&] {
         kernels::codes::product<T, kKind, scales, kTiles>(p.codes, packs[0].at, filled, bias.data(), y.data(),
                                                           static_cast<int>(m), together);
       });
-    };
-    const int scales = (p.order->zeros || p.order->leasts ? 1 : 0) + (p.order->wide ? 2 : 0);
-    if (scales == 0) run(std::integral_constant<int, 0>());
-    if (scales == 1) run(std::integral_constant<int, 1>());
-    if (scales == 2) run(std::integral_constant<int, 2>());
-    if (scales == 3) run(std::integral_constant<int, 3>());
+    });
     double miss = 0, all = 0;
     for (unsigned i = 0; i < m; ++i)
       for (unsigned row = 0; row < rows(); ++row) {
@@ -194,30 +207,23 @@ struct Kernels {
   }
 };
 
-// The weight as matrices of `rows_of_one` rows, each of which multiplies a run of x; y's rows of no run stay unwritten.
+// The weight as several matrices, each of which multiplies a run of x.
 template <class T, int kKind, int kTiles>
 void check_runs(const Kernels<T, kKind>& k, double rounding, const std::vector<long long>& ends, int together) {
   const auto experts = static_cast<unsigned>(ends.size()), one = k.rows() / experts, columns = k.columns();
   const auto m = static_cast<unsigned>(ends.back());
   const unsigned filled = static_cast<unsigned>(k.p.order->stretches * k.p.order->stretch());
   const auto x = Numbers(4).many<T>(m * columns);
-  std::vector<T> rows_of_x(m * filled);
-  for (unsigned i = 0; i < x.size(); ++i) rows_of_x[i / columns * filled + i % columns] = x[i];
-  const auto packs = packs_of(rows_of_x);
+  const auto packs = whole_stretches(x, *k.p.order);
   auto y = unwritten<T>(m * one);
   const unsigned tiles = one / 16;
-  const auto run = [&](auto scales) {
+  by_scales(*k.p.order, [&](auto scales) {
     gpu::launch({(tiles + together - 1) / together, m}, {32 * 8}, [&] {
       kernels::codes::product_in_runs<T, kKind, scales, kTiles>(k.p.codes, packs[0].at, filled, ends.data(),
                                                                 static_cast<int>(experts), static_cast<int>(one),
                                                                 y.data(), together);
     });
-  };
-  const int scales = (k.p.order->zeros || k.p.order->leasts ? 1 : 0) + (k.p.order->wide ? 2 : 0);
-  if (scales == 0) run(std::integral_constant<int, 0>());
-  if (scales == 1) run(std::integral_constant<int, 1>());
-  if (scales == 2) run(std::integral_constant<int, 2>());
-  if (scales == 3) run(std::integral_constant<int, 3>());
+  });
   double miss = 0, all = 0;
   unsigned expert = 0;
   for (unsigned i = 0; i < m; ++i) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the device that APUS_TEST_DEVICE names. The simulated NPU brings such a copy when it is waited for, and not
-// before.
+// On the device that APUS_TEST_DEVICE names. The simulated NPU brings such a copy only when it is waited for.
 #include "tensor/late_copy.h"
 
 #include <ATen/ops/arange.h>

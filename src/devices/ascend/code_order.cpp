@@ -122,6 +122,8 @@ bool holds_scales(const CodeOrder& o) {
   }
   return true;
 }
+
+bool nothing_is_added(const CodeOrder::Piece& to_its_codes) { return !to_its_codes.offset.ne(0).any().item<bool>(); }
 }  // namespace
 
 CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type, int64_t experts, bool may_round) {
@@ -139,9 +141,8 @@ CodeOrder CodeOrder::of(const quant::Matrix& matrix, at::ScalarType type, int64_
     o.pieces.push_back(read_piece(o, *coded, turned, *form, row, std::min(step, o.rows - row)));
   const bool narrow = type == at::kBFloat16 || type == at::kHalf;
   o.multiplied = narrow && !o.book.defined() && o.group % kGroupStep == 0 && o.columns <= kPieceRows && holds_scales(o);
-  const auto nothing_added = [](const Piece& piece) { return !piece.offset.ne(0).any().item<bool>(); };
   o.rounds = o.multiplied && may_round && experts == 0 && o.bits == 8 && o.group == 0 &&
-             std::all_of(o.pieces.begin(), o.pieces.end(), nothing_added);
+             std::all_of(o.pieces.begin(), o.pieces.end(), nothing_is_added);
   if (o.multiplied && !o.rounds)
     for (Piece& piece : o.pieces) piece.scale = piece.scale.to(type), piece.offset = piece.offset.to(type);
   if (experts > 0) o.make_stack();
@@ -156,9 +157,7 @@ void CodeOrder::make_stack() {
     return at::stack(all);
   };
   stack = {pieces[0].rows, joined(&Piece::code), joined(&Piece::scale), joined(&Piece::offset)};
-  const bool whole_groups = group == 0 || columns % group == 0;
-  multiplied_together = multiplied && whole_groups &&
-                        (group == 0 || (bits == 4 && !stack.offset.to(at::kFloat).ne(0).any().item<bool>()));
+  multiplied_together = multiplied && (group == 0 || (bits == 4 && has_whole_groups() && nothing_is_added(stack)));
   view_stack();
 }
 
@@ -200,9 +199,8 @@ at::Tensor CodeOrder::values(const at::Tensor& code) const {
 at::Tensor CodeOrder::scaled(const at::Tensor& value, const at::Tensor& scale_in, const at::Tensor& offset_in) const {
   const at::Tensor scale = scale_in.to(at::kFloat), offset = offset_in.to(at::kFloat);
   const int64_t groups = scale.size(0);
-  if (groups == 1) return (value + offset).mul_(scale);
-  if (columns % group == 0) {
-    const at::Tensor by_group = value.view({groups, group, -1});
+  if (has_whole_groups()) {  // also of several matrices, one below the other
+    const at::Tensor by_group = value.view({groups, value.size(0) / groups, -1});
     return (by_group + offset.unsqueeze(1)).mul_(scale.unsqueeze(1)).view(value.sizes());
   }
   const auto wide = [&](const at::Tensor& t) {
@@ -230,13 +228,9 @@ at::Tensor CodeOrder::plain_experts(const at::Tensor& ids) const {
 
 // [n, columns, bytes], [n, groups, rows] twice.
 at::Tensor CodeOrder::plain_matrices(const at::Tensor& code, const at::Tensor& scale, const at::Tensor& offset) const {
-  const int64_t n = code.size(0), groups = scale.size(1);
-  const at::Tensor value = values(code.reshape({n * columns, code.size(2)}));
-  if (columns % groups == 0) {  // groups of all of them, one behind the other
-    const auto wide = [&](const at::Tensor& t) { return t.to(at::kFloat).reshape({n * groups, 1, -1}); };
-    const at::Tensor by_group = value.view({n * groups, columns / groups, -1});
-    return (by_group + wide(offset)).mul_(wide(scale)).view({n, columns, -1});
-  }
+  const int64_t n = code.size(0);
+  const at::Tensor value = values(code.flatten(0, 1));
+  if (has_whole_groups()) return scaled(value, scale.flatten(0, 1), offset.flatten(0, 1)).view({n, columns, -1});
   std::vector<at::Tensor> each;
   for (int64_t i = 0; i < n; ++i) each.push_back(scaled(value.narrow(0, i * columns, columns), scale[i], offset[i]));
   return at::stack(each);

@@ -50,6 +50,7 @@ struct CodeOrder {
   at::Tensor plain_experts(const at::Tensor& ids) const;
 
  private:
+  bool has_whole_groups() const { return group == 0 || columns % group == 0; }
   at::Tensor plain_matrices(const at::Tensor& code, const at::Tensor& scale, const at::Tensor& offset) const;
   void make_stack();
   void view_stack();

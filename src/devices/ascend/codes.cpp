@@ -2,7 +2,6 @@
 // Linear layers and tables whose weights are held as codes (ops/quantised.h), in the device's memory. The vendor's
 // product takes whole numbers of four and eight bits; other weights are made plain there, a part at a time.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -18,6 +17,7 @@
 #include "devices/ascend/ops.h"
 #include "devices/code_tensor.h"
 #include "devices/vendor_op.h"
+#include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/quantised.h"
 
@@ -151,8 +151,7 @@ at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& codes, const Opti
 
 // Few rows, each by the matrix of its expert.
 at::Tensor of_chosen(const CodeOrder& held, const at::Tensor& x, const at::Tensor& ends) {
-  const at::Tensor row = at::arange(x.size(0), ends.options());
-  const at::Tensor expert = row.unsqueeze(1).ge(ends).sum(1);
+  const at::Tensor expert = ops::expert_of_rows(x.size(0), ends);
   return at::bmm(x.unsqueeze(1), held.plain_experts(expert).to(held.type)).squeeze(1);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixture of experts by the vendor's operators: routing, tokens sorted by expert, one grouped product for all experts.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/stack.h>
 
 #include <array>
 
 #include "devices/ascend/ops.h"
 #include "devices/vendor_op.h"
+#include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -32,8 +32,7 @@ struct Sorted {
     static const VendorOp permute("npu::npu_moe_token_permute");
     const auto out = permute({x, expert});
     rows = tensor(out[0]), order = tensor(out[1]);
-    // Where each expert's rows end; counted without waiting for the device.
-    ends = expert_Tk.reshape({-1, 1}).eq(at::arange(experts, expert_Tk.options().dtype(at::kLong))).sum(0).cumsum(0);
+    ends = ops::ends_of_runs(expert_Tk, experts);  // counted without waiting for the device
   }
   at::Tensor expert, rows, order, ends;
 };

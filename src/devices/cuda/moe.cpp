@@ -5,7 +5,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/sort.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -15,6 +14,7 @@
 #include "devices/cuda/ops.h"
 #include "devices/cuda/typed.h"
 #include "devices/vendor_op.h"
+#include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -61,10 +61,8 @@ bool takes(const at::Tensor& x, const at::Tensor& gate_up, const at::Tensor& dow
 // Token-expert pairs in the order of the experts.
 struct Sorted {
   Sorted(const at::Tensor& expert_Tk, int64_t experts) : pairs(expert_Tk.numel()), k(expert_Tk.size(1)) {
-    const at::Tensor flat = expert_Tk.reshape({-1});
-    order = std::get<1>(at::sort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false));
-    token = order.floor_divide(k);
-    ends = flat.unsqueeze(1).eq(at::arange(experts, flat.options())).sum(0).cumsum(0).to(at::kInt);
+    const ops::ExpertPairs sorted = ops::pairs_by_expert(expert_Tk, experts);
+    order = sorted.pair, token = sorted.token, ends = sorted.ends.to(at::kInt);
   }
   at::Tensor of_pairs(const at::Tensor& x_Tk) const { return x_Tk.reshape({-1}).index_select(0, order); }
   // Rows of pairs summed up by token, times weights [T, k] f32 where there are any.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every kernel begins with: numbers of two bytes and codes of eight bits, sixteen bytes at a time, sums over threads. Standing in front of each
-// kernel's text: there are no headers where kernels are compiled (devices/cuda/kernel.h). tests/sim/gpu.h gives the processor
-// what a GPU has built in.
+// What every kernel begins with: numbers of two bytes and codes of eight bits, sixteen bytes at a time, sums over threads.
+// Standing in front of each kernel's text: there are no headers where kernels are compiled (devices/cuda/kernel.h).
+// tests/sim/gpu.h gives the processor what a GPU has built in.
 
 struct bf16 {
   unsigned short bits;
